@@ -1,0 +1,15 @@
+"""What a user can mend: one line each, never a traceback."""
+
+from collections.abc import Sequence
+
+
+class UserError(Exception):
+    """Something the user can mend. Ends the command with exit code 2, one printed line per fault.
+
+    Each line says what is wrong, where, and what to do, e.g.
+    `release.yaml:12:5: dtype "bf17" is not one of fp32, fp16, bf16, fp8_e4m3; write one of them`.
+    """
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults: Sequence[str] = faults

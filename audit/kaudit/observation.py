@@ -1,0 +1,156 @@
+"""What was seen of one (cell, op): a union of outcomes, each with its evidence.
+
+Kernels are evidence; claims and reasons are hints. "I could not see" is `Unseen`, never an empty `Ran`.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+GraphMode = Literal["eager", "full", "partial"]
+Numerics = Literal["unchecked", "ok", "wrong", "unwritten"]
+Source = Literal["announced", "asked"]
+
+WHOLE_CELL = "*"
+"""The op of a row that speaks for a whole cell: one that was skipped, refused, crashed, hung or unseen."""
+
+
+class Unmet(Struct, frozen=True, tag="unmet", omit_defaults=True):
+    """A requirement that the cell does not meet: `page_size=8, needs a multiple of 16`.
+
+    `worth` tells apart what would be wrong or not launch (False) from what runs, but the next path is faster (True).
+    """
+
+    axis: str
+    seen: str
+    needed: str
+    worth: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.axis}={self.seen}, {'pays with' if self.worth else 'needs'} {self.needed}"
+
+
+class Said(Struct, frozen=True, tag="said"):
+    """The engine's own text, kept as it came."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Reason = Unmet | Said
+
+
+class Rejection(Struct, frozen=True):
+    """One faster path turned down. `source`: announced by the engine during the run, or asked of it afterwards."""
+
+    path: str
+    source: Source
+    reasons: tuple[Reason, ...]
+
+
+class Kernel(Struct, frozen=True, omit_defaults=True):
+    """Launches of one device function with one configuration; on a CPU, calls of one leaf ATen op.
+
+    `name` is the profiler's, raw. `family` is "unclassified" where no pattern of families.yaml matches. `arch` is the
+    architecture generation that the name states ("sm80"), not the GPU's. `grid` and `block` are in blocks and threads,
+    `shared_memory` in bytes per block; all None on a CPU.
+    """
+
+    name: str
+    family: str
+    role: str
+    count: int
+    arch: str = ""
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    registers: int | None = None
+    shared_memory: int | None = None
+    graph: bool = False
+
+
+class Ran(Struct, frozen=True, tag="ran", omit_defaults=True):
+    """The op ran and its kernels were seen, each launch accounted for.
+
+    `path` is read off the kernels, None where they match none of the engine's paths; `claimed` is the engine's word.
+    `kernels` stand in order of first launch. `graph_asked` and `graph_got` compare the CUDA-graph mode wanted and seen.
+    """
+
+    path: str | None
+    kernels: tuple[Kernel, ...]
+    claimed: str | None = None
+    rejections: tuple[Rejection, ...] = ()
+    graph_asked: GraphMode = "eager"
+    graph_got: GraphMode = "eager"
+    numerics: Numerics = "unchecked"
+
+    @property
+    def launches(self) -> int:
+        return sum(kernel.count for kernel in self.kernels)
+
+    @property
+    def announced(self) -> bool:
+        return any(rejection.source == "announced" for rejection in self.rejections)
+
+    @property
+    def contradiction(self) -> bool:
+        return self.claimed is not None and self.claimed != self.path
+
+
+class Refused(Struct, frozen=True, tag="refused"):
+    """The engine said no, in words, and ran nothing."""
+
+    reason: str
+
+
+class Crashed(Struct, frozen=True, tag="crashed"):
+    """The cell ended in a signal, an exit, a CUDA error or an exception that the engine does not mean as a refusal.
+
+    `how` is deterministic ("SIGSEGV", "exit 3", "RuntimeError"); what varies (addresses, pids) stays out of the table.
+    """
+
+    how: str
+
+
+class Hung(Struct, frozen=True, tag="hung"):
+    """The cell did not end within its limit, in seconds."""
+
+    limit: float
+
+
+class Unseen(Struct, frozen=True, tag="unseen"):
+    """The cell ran, but the capture cannot vouch for what ran: which check failed, twice."""
+
+    why: str
+
+
+class Skipped(Struct, frozen=True, tag="skipped"):
+    """Not run: the combination contradicts itself, or the engine's adapter cannot express it."""
+
+    reason: str
+
+
+Outcome = Ran | Refused | Crashed | Hung | Unseen | Skipped
+
+
+class Row(Struct, frozen=True):
+    """One line of a table. `op` is WHOLE_CELL where the outcome is not of a single op."""
+
+    cell: str
+    op: str
+    outcome: Outcome
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.cell, self.op
+
+
+def is_fallback(ran: Ran, paths: tuple[str, ...]) -> bool:
+    """Whether the path that ran is not the first of `paths` (fastest first); an unrecognised path is a fallback."""
+    return ran.path != paths[0]
+
+
+def is_silent_fallback(ran: Ran, paths: tuple[str, ...]) -> bool:
+    """A fallback for which the engine announced no reason during the run."""
+    return is_fallback(ran, paths) and not ran.announced

@@ -1,0 +1,128 @@
+"""The dispatch table: JSON Lines, a header and one row per (cell, op), deterministic to the byte.
+
+Rows are sorted by cell and op, keys are sorted, defaults are left out: two sweeps of one revision on one GPU write the
+same file, a baseline lives in git, and one changed row is one changed line.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+from kaudit.errors import UserError
+from kaudit.observation import Row
+
+SCHEMA = 1
+
+
+class Device(Struct, frozen=True):
+    """`arch` is "sm_90" on a GPU, else the CPU's vector capability as torch names it; `sm_count` is 0 on a CPU."""
+
+    name: str
+    arch: str
+    sm_count: int
+    driver: str
+
+
+class Stamp(Struct, frozen=True):
+    """What a table is valid for. `versions` are of the libraries as loaded; `environment` is what steers dispatch."""
+
+    engine: str
+    revision: str
+    device: Device
+    versions: dict[str, str]
+    environment: dict[str, str]
+    matrix: str
+    matrix_digest: str
+
+
+class Header(Struct, frozen=True):
+    """First line of a table. `paths` lists, per op, the engine's paths fastest first."""
+
+    schema: int
+    kaudit: str
+    stamp: Stamp
+    paths: dict[str, tuple[str, ...]]
+
+
+class Table(Struct, frozen=True):
+    header: Header
+    rows: dict[tuple[str, str], Row]
+
+    @classmethod
+    def of(cls, header: Header, rows: Iterable[Row]) -> Self:
+        return cls(header, {row.key: row for row in sorted(rows, key=lambda row: row.key)})
+
+
+class _AnySchema(Struct):
+    schema: int
+
+
+_row_decoder = msgspec.json.Decoder(Row)
+_encoder = msgspec.json.Encoder(order="sorted")
+encode_row = _encoder.encode
+decode_row = _row_decoder.decode
+
+
+def read(path: Path) -> Table:
+    """Read a table. Raises UserError naming the line that is not a row, or how the schema differs."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; name a table that `kaudit sweep` wrote") from None
+    if not lines:
+        raise UserError(f"{path}: the file is empty; sweep again to write it")
+    header = decode_header(lines[0], str(path))
+    rows = {}
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            row = decode_row(line)
+        except msgspec.MsgspecError as error:
+            raise UserError(f"{path}:{number}: not a row of a table: {error}; restore it or sweep again") from None
+        if row.key in rows:
+            raise UserError(f"{path}:{number}: {row.cell} {row.op} stands twice; restore it or sweep again")
+        rows[row.key] = row
+    return Table(header, rows)
+
+
+def decode_header(line: bytes, where: str) -> Header:
+    """Raises UserError with one of three messages: not a table, written by a newer kaudit, written by an older one."""
+    try:
+        schema = msgspec.json.decode(line, type=_AnySchema).schema
+        if schema > SCHEMA:
+            raise UserError(f"{where}:1: schema {schema} is newer than this kaudit's {SCHEMA}; upgrade kaudit")
+        if schema < SCHEMA:
+            raise UserError(f"{where}:1: schema {schema} is older than this kaudit's {SCHEMA}; sweep again")
+        return msgspec.json.decode(line, type=Header)
+    except msgspec.MsgspecError as error:
+        raise UserError(f"{where}:1: not the header of a table: {error}; name one that `kaudit sweep` wrote") from None
+
+
+def write(path: Path, table: Table) -> None:
+    """Write a table whole or not at all. Raises UserError where the folder cannot be written."""
+    lines = [_encoder.encode(table.header), *(_encoder.encode(row) for row in table.rows.values()), b""]
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            try:
+                file.write(b"\n".join(lines))
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).chmod(0o644)
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink()
+                raise
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; choose another --out") from None
+
+
+def cells_of(table: Table) -> Mapping[str, tuple[Row, ...]]:
+    """The rows of each cell, in table order."""
+    cells: dict[str, tuple[Row, ...]] = {}
+    for row in table.rows.values():
+        cells[row.cell] = (*cells.get(row.cell, ()), row)
+    return cells

@@ -1,0 +1,74 @@
+"""What the sweep and its probe process say to each other: JSON lines over two pipes of their own, never stdout."""
+
+from msgspec import Struct
+
+from kaudit.observation import Row
+from kaudit.table import Device
+
+
+class Batch(Struct, frozen=True, tag="batch"):
+    """To the probe: the cells to observe, by id, in one profiler session."""
+
+    cells: tuple[str, ...]
+
+
+class Hello(Struct, frozen=True, tag="hello"):
+    """From the probe, once, when it can take cells: who the engine is, and its paths per op, fastest first."""
+
+    engine: str
+    revision: str
+    device: Device
+    versions: dict[str, str]
+    environment: dict[str, str]
+    paths: dict[str, tuple[str, ...]]
+
+
+class Failed(Struct, frozen=True, tag="failed"):
+    """From the probe instead of Hello: the engine cannot be used here. One line that the user can act on."""
+
+    fault: str
+
+
+class Note(Struct, frozen=True, tag="note"):
+    """From the probe: what it is busy with, for the person who waits."""
+
+    text: str
+
+
+class Opened(Struct, frozen=True, tag="opened"):
+    """From the probe: this cell is being worked on. Whatever kills the process next is this cell's doing."""
+
+    cell: str
+
+
+class Closed(Struct, frozen=True, tag="closed"):
+    """From the probe: no cell is open."""
+
+
+class Measure(Struct, frozen=True):
+    """What varies between runs of one (cell, op): it goes to the measure file, never to the table.
+
+    `device_us`: device time of the op's kernels (on a CPU, time in its leaf ops), microseconds, one profiled run.
+    """
+
+    cell: str
+    op: str
+    device_us: float
+
+
+class Observed(Struct, frozen=True, tag="observed"):
+    """From the probe: the rows of a batch. A cell whose capture was unhealthy is in `redo` and has no row yet."""
+
+    rows: tuple[Row, ...]
+    measures: tuple[Measure, ...]
+    redo: dict[str, str]
+
+
+class Poisoned(Struct, frozen=True, tag="poisoned"):
+    """From the probe, its last word: the open cell broke the CUDA context, and the process ends."""
+
+    cell: str
+    how: str
+
+
+FromProbe = Hello | Failed | Note | Opened | Closed | Observed | Poisoned

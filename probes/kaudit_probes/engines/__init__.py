@@ -1,0 +1,100 @@
+"""The Engine protocol, and the one dict that lists the engines. Listing them imports none of them."""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from kaudit.cell import Cell
+from kaudit.errors import UserError
+from kaudit.observation import Refused, Rejection, Skipped
+
+ENGINES: Mapping[str, str] = {
+    "reference": "kaudit_probes.engines.reference:ReferenceEngine",
+}
+
+Span = Callable[[str], AbstractContextManager[object]]
+"""`with span(op):` around each op of a call: what is launched inside belongs to that op."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way in which an engine can serve an op.
+
+    `shows`: regular expressions; the path ran if each matches the name of some kernel of the op. A path that shows
+    nothing of its own (eager torch) is the one that ran if kernels were seen and no other path's expressions match any.
+    """
+
+    name: str
+    shows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What the engine said while one cell was warmed up and run: log records, Python warnings, and bytes on stdout and
+    stderr, from C as well, decoded."""
+
+    records: tuple[logging.LogRecord, ...]
+    warnings: tuple[str, ...]
+    output: str
+
+
+class Call(Protocol):
+    """One cell, ready to run: its inputs are made."""
+
+    def run(self, span: Span) -> None:
+        """Run every op of the cell once, each inside its span. Runs several times, the first ones to warm up."""
+        ...
+
+    def claimed(self) -> Mapping[str, str]:
+        """Per op, the path the engine says it took in the last run; ops it says nothing of are absent."""
+        ...
+
+    def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
+        """Per op, the faster paths turned down and why, got by asking the engine's predicates now (source "asked")."""
+        ...
+
+
+class Engine(Protocol):
+    """An engine under audit. Made once per probe process, as `Class(device)` with device "cuda" or "cpu"."""
+
+    name: str
+    refusals: tuple[type[Exception], ...]
+    """Exceptions by which the engine says no on purpose, from prepare() or run(); any other is a crash."""
+    environment: tuple[str, ...]
+    """Names of the environment variables that steer the engine's dispatch; those that are set go into the stamp."""
+
+    def __init__(self, device: str) -> None: ...
+
+    def revision(self) -> str:
+        """What is being audited: equal revisions are equal code."""
+        ...
+
+    def paths(self) -> Mapping[str, tuple[Path, ...]]:
+        """Per op, its paths, fastest first."""
+        ...
+
+    def supports(self, cell: Cell) -> Refused | Skipped | None:
+        """None to run the cell; Refused if the engine says no; Skipped if this adapter cannot express it."""
+        ...
+
+    def prepare(self, cell: Cell) -> Call: ...
+
+    def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
+        """Per op, the reasons the engine gave by itself during the run (source "announced")."""
+        ...
+
+
+def load(name: str) -> Callable[[str], Engine]:
+    """The engine class behind a listed name or an own `package.module:Class`. Raises UserError where there is none."""
+    target = ENGINES.get(name, name)
+    module, separator, attribute = target.partition(":")
+    if not separator:
+        raise UserError(f'--engine: no engine "{name}"; name one of {", ".join(ENGINES)}, or package.module:Class')
+    try:
+        engine: Callable[[str], Engine] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f'--engine: "{name}" does not import: {error}; install it where --python points') from None
+    return engine
