@@ -33,7 +33,9 @@ class Heads(Struct, frozen=True):
 
     @classmethod
     def parse(cls, token: str) -> Self:
-        numbers = _match(r"h(\d+)x(\d+)x(\d+)(?:x(\d+))?", token, "heads", "h<q>x<kv>x<dim>, as in h32x8x128")
+        numbers = _match(
+            r"h([1-9]\d*)x([1-9]\d*)x([1-9]\d*)(?:x([1-9]\d*))?", token, "heads", "h<q>x<kv>x<dim>, as in h32x8x128"
+        )
         q, kv, dim, v_dim = (int(number) for number in (*numbers[:3], numbers[3] or numbers[2]))
         return cls(q, kv, dim, v_dim)
 
@@ -170,7 +172,11 @@ class Cell(Struct, frozen=True):
         )
 
     def axes(self) -> dict[str, str | int]:
-        """The cell as flat axis values, composite axes taken apart: what `explain` and `show --where` look at."""
+        """The cell as flat axis values, composite axes taken apart: what `explain` and `show --where` look at.
+
+        Each is read off one part of the id alone, and what says the same as another stands after it: explain counts on
+        both.
+        """
         return {
             "phase": self.phase,
             "dtype": self.dtype,
@@ -179,6 +185,7 @@ class Cell(Struct, frozen=True):
             "kv_heads": self.heads.kv,
             "head_dim": self.heads.dim,
             "v_head_dim": self.heads.v_dim,
+            "gqa_ratio": self.heads.q // self.heads.kv,
             "kv_layout": self.layout.kind,
             "page_size": self.layout.page,
             "mask": self.mask.kind,

@@ -1,0 +1,80 @@
+"""What a matrix expects of a table: each expectation that the table does not meet, as a sentence."""
+
+from collections.abc import Iterator, Sequence
+
+from kaudit.cell import Cell
+from kaudit.matrix.rules import Expectation
+from kaudit.observation import WHOLE_CELL, Crashed, Hung, Outcome, Ran, Refused, Row, Skipped, Unseen
+from kaudit.table import Table, cells_of
+
+
+def unmet(table: Table, expectations: Sequence[Expectation]) -> Iterator[str]:
+    """In the order of the expectations, then of the table. An expectation that no cell is asked about is stale: a line.
+
+    Skipped cells are not asked: they contradict themselves, or the adapter cannot express them. What crashed, hung or
+    was not seen shows nothing, and so meets nothing.
+    """
+    cells = [
+        (Cell.parse(cell), rows) for cell, rows in cells_of(table).items() if not isinstance(rows[0].outcome, Skipped)
+    ]
+    for expectation in expectations:
+        asked = [(cell, rows) for cell, rows in cells if expectation.when.holds(cell)]
+        if not asked:
+            keys = ", ".join(f"{key}={'|'.join(patterns)}" for key, patterns in expectation.when.keys)
+            yield f"stale: no cell that was run has {keys or 'anything'}, where {_wanted(expectation)} is expected"
+        for cell, rows in asked:
+            saw = _misses(expectation, rows)
+            if saw is not None:
+                because = f" ({expectation.because})" if expectation.because else ""
+                yield f"{cell.id} {expectation.op}: expected {_wanted(expectation)}{because}, saw {saw}"
+
+
+def _misses(expectation: Expectation, rows: Sequence[Row]) -> str | None:
+    """What was seen instead, or None where the expectation is met."""
+    row = next((row for row in rows if row.op in (expectation.op, WHOLE_CELL)), None)
+    if row is None:
+        return f"no such op, only {', '.join(row.op for row in rows)}"
+    met = _meets(expectation, row.outcome)
+    return None if met else _seen(expectation, row.outcome)
+
+
+def _meets(expectation: Expectation, outcome: Outcome) -> bool:
+    if expectation.refuses:
+        return isinstance(outcome, Refused)
+    if not isinstance(outcome, Ran):
+        return False
+    return (
+        expectation.path in (None, outcome.path)
+        and (expectation.family is None or any(kernel.family == expectation.family for kernel in outcome.kernels))
+        and (expectation.most_launches is None or outcome.launches <= expectation.most_launches)
+    )
+
+
+def _wanted(expectation: Expectation) -> str:
+    if expectation.refuses:
+        return "a refusal"
+    parts = (
+        expectation.path and f"path {expectation.path}",
+        expectation.family and f"a kernel of family {expectation.family}",
+        expectation.most_launches is not None and f"at most {expectation.most_launches} launches",
+    )
+    return " and ".join(part for part in parts if part)
+
+
+def _seen(expectation: Expectation, outcome: Outcome) -> str:
+    match outcome:
+        case Ran() if expectation.family is not None:
+            families = ", ".join(dict.fromkeys(kernel.family for kernel in outcome.kernels)) or "no kernels"
+            return f"{families} in {outcome.launches} launches"
+        case Ran(path=path):
+            return f"path {path or 'unrecognised'} in {outcome.launches} launches"
+        case Refused(reason=reason):
+            return f"a refusal: {reason}"
+        case Crashed(how=how):
+            return f"a crash: {how}"
+        case Hung(limit=limit):
+            return f"a hang of {limit:g} s"
+        case Unseen(why=why):
+            return f"nothing that can be vouched for: {why}"
+        case Skipped(reason=reason):
+            return f"a skip: {reason}"

@@ -1,0 +1,188 @@
+"""A matrix to the cells that a sweep runs, with an account of every combination that it does not."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kaudit.applicable import inapplicable
+from kaudit.cell import Cell
+from kaudit.errors import UserError
+from kaudit.globs import glob
+from kaudit.matrix.cover import cover
+from kaudit.matrix.model import Matrix
+from kaudit.matrix.space import AXES, Space, cell_of, combinations, space_of
+
+MAX_CELLS = 1_000_000
+
+
+class Uncovered(Struct, frozen=True):
+    """An axis value that no cell has."""
+
+    axis: str
+    value: str
+    why: str
+
+
+class Plan(Struct, frozen=True):
+    """What a matrix expands to. Cells, run or skipped, stand once and sorted by id.
+
+    `product` counts the combinations listed; `forbidden` how many of them each rule took, the first that holds taking
+    them; `unresolved` how many had a symbolic length without a number, by reason. With `cover: full` they, the cells
+    and the skipped ones add up to the product, save for combinations that spell the same cell. With `cover: 2` or `3`
+    unresolved and inapplicable combinations are left out from the start, so both are empty.
+    """
+
+    name: str
+    cells: tuple[Cell, ...]
+    skipped: tuple[tuple[Cell, str], ...]
+    unresolved: tuple[tuple[str, int], ...]
+    forbidden: tuple[tuple[str, int], ...]
+    uncovered: tuple[Uncovered, ...]
+    product: int
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the ids, of cells and skipped ones, 16 hex digits: equal digests, comparable tables."""
+        ids = sorted([*(cell.id for cell in self.cells), *(cell.id for cell, _ in self.skipped)])
+        return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+
+    def only(self, pattern: str | None) -> "Plan":
+        """The cells, run and skipped, whose id the glob matches. Raises UserError where it matches none to run."""
+        if pattern is None:
+            return self
+        wanted = glob(pattern)
+        cells = tuple(cell for cell in self.cells if wanted(cell.id))
+        if not cells:
+            raise UserError(
+                f'--only: no cell of {self.name} matches "{pattern}"; write a glob over ids, as in "decode/*/paged16/*"'
+            )
+        return replace(self, cells=cells, skipped=tuple(skip for skip in self.skipped if wanted(skip[0].id)))
+
+
+def expand(matrix: Matrix, max_cells: int = MAX_CELLS) -> Plan:
+    """The cells of all blocks of a matrix.
+
+    Raises UserError where the full product of one has `max_cells` combinations or more, or a covering array more rows.
+    """
+    blocks = matrix.blocks()
+    plans = [_expand(block, max_cells) for block in blocks]
+    cells = {cell.id: cell for plan in plans for cell in plan.cells}
+    skipped = {skip[0].id: skip for plan in plans for skip in plan.skipped}
+    unresolved: Counter[str] = Counter()
+    for plan in plans:
+        unresolved.update(dict(plan.unresolved))
+    return Plan(
+        matrix.name,
+        tuple(cells[key] for key in sorted(cells)),
+        tuple(skipped[key] for key in sorted(skipped)),
+        tuple(sorted(unresolved.items())),
+        tuple(
+            (rule.because, sum(plan.forbidden[number][1] for plan in plans))
+            for number, rule in enumerate(matrix.forbid)
+        ),
+        tuple(_covered_nowhere(blocks, plans)),
+        sum(plan.product for plan in plans),
+    )
+
+
+def _covered_nowhere(blocks: Sequence[Matrix], plans: Sequence[Plan]) -> Iterator[Uncovered]:
+    """What a block leaves uncovered, unless another one that lists it has a cell with it; with its first reason."""
+    covered = {
+        (axis, _text(value))
+        for block, plan in zip(blocks, plans, strict=True)
+        for axis in AXES
+        for value in getattr(block.axes, axis)
+        if not any((missing.axis, missing.value) == (axis, _text(value)) for missing in plan.uncovered)
+    }
+    missing = {(found.axis, found.value): found for plan in reversed(plans) for found in plan.uncovered}
+    return (found for key, found in missing.items() if key not in covered)
+
+
+def _text(value: object) -> str:
+    return "+".join(value) or "plain" if isinstance(value, tuple) else str(value)
+
+
+def _expand(matrix: Matrix, max_cells: int) -> Plan:
+    count = combinations(matrix.axes)
+    if matrix.cover == "full" and count >= max_cells:
+        raise UserError(
+            f"{matrix.name}: the full product has {count} combinations, the limit is {max_cells}; "
+            "write cover: 2 or cover: 3, or raise --max-cells"
+        )
+    space = space_of(matrix)
+    if matrix.cover == "full":
+        rows = np.argwhere(space.allowed[np.ix_(*space.classes)])
+    else:
+        rows = cover(space.allowed & space.applicable, space.classes, matrix.cover, max_cells)
+    cells: dict[str, Cell] = {}
+    skipped: dict[str, tuple[Cell, str]] = {}
+    unresolved: Counter[str] = Counter()
+    has = [np.zeros(len(own), np.bool_) for own in space.classes]
+    for row in rows.tolist():
+        cell = cell_of(_values(matrix, row), matrix.max_len)
+        if isinstance(cell, str):
+            unresolved[cell] += 1
+        elif (why := inapplicable(cell)) is not None:
+            skipped[cell.id] = cell, why
+        else:
+            cells[cell.id] = cell
+            for axis, value in enumerate(row):
+                has[axis][value] = True
+    return Plan(
+        matrix.name,
+        tuple(cells[key] for key in sorted(cells)),
+        tuple(skipped[key] for key in sorted(skipped)),
+        tuple(sorted(unresolved.items())),
+        tuple(
+            (rule.because, taken) for rule, taken in zip(matrix.forbid, _taken(space, len(matrix.forbid)), strict=True)
+        ),
+        tuple(_uncovered(matrix, space, has)),
+        count,
+    )
+
+
+def _values(matrix: Matrix, row: Sequence[int]) -> list[Any]:
+    return [getattr(matrix.axes, name)[index] for name, index in zip(AXES, row, strict=True)]
+
+
+def _taken(space: Space, rules: int) -> Iterator[int]:
+    """Combinations forbidden by each rule."""
+    sizes = [np.bincount(own) for own in space.classes]
+    for number in range(rules):
+        count = (space.listed & (space.rule == number)).astype(np.int64)
+        for size in reversed(sizes):
+            count = count @ size
+        yield int(count)
+
+
+def _uncovered(matrix: Matrix, space: Space, has: Sequence[NDArray[np.bool_]]) -> Iterator[Uncovered]:
+    for axis, name in enumerate(AXES):
+        for index in np.flatnonzero(~has[axis]).tolist():
+            value = getattr(matrix.axes, name)[index]
+            yield Uncovered(name, _text(value), _why(matrix, space, axis, index))
+
+
+def _why(matrix: Matrix, space: Space, axis: int, index: int) -> str:
+    """The rules that take all its combinations; else what is wrong with one that they leave, best one with lengths."""
+    own = np.arange(space.listed.shape[axis]) == space.classes[axis][index]
+    here = own.reshape([-1 if i == axis else 1 for i in range(len(AXES))])
+    left = np.argwhere(space.allowed & here)
+    if not len(left):
+        rules = np.unique(space.rule[space.listed & here])
+        return "forbidden: " + "; ".join(matrix.forbid[rule].because for rule in rules)
+    first = [np.unique(own, return_index=True)[1] for own in space.classes]
+    reason = ""
+    for combination in left:
+        row = [int(own[chosen]) for own, chosen in zip(first, combination, strict=True)]
+        row[axis] = index
+        cell = cell_of(_values(matrix, row), matrix.max_len)
+        if isinstance(cell, Cell):
+            return f"no combination applies; for one, {inapplicable(cell)}"
+        reason = reason or cell
+    return reason

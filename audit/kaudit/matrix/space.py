@@ -1,0 +1,176 @@
+"""The combinations of a matrix as tables: which are listed, forbidden by which rule, applicable.
+
+Constraints look at a few axes each, and most values of an axis look alike to all of them. Values that no constraint
+tells apart form a class; tables over classes stay small where the product of the values does not, and lose nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import product
+from math import prod
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kaudit.applicable import inapplicable
+from kaudit.cell import Cell, Heads, Layout, Mask, Phase, Rope, Shape
+from kaudit.errors import UserError
+from kaudit.matrix.lengths import Length, ShapeSpec
+from kaudit.matrix.model import Axes, Matrix, ShapeChoice
+from kaudit.matrix.rules import AXES_OF, When, fits, values
+
+AXES = Axes.__struct_fields__
+
+MOST_CLASSES = 1 << 24
+"""Combinations of classes: tables of 16 MB. Only rules that tell nearly all values apart get there."""
+
+Table = NDArray[np.bool_]
+"""Over the classes, one dimension per axis; length 1 where it does not depend on the axis."""
+
+_NEUTRAL: dict[str, Any] = {
+    "phase": "decode",
+    "dtype": "bf16",
+    "kv_dtype": "same",
+    "heads": Heads(1, 1, 64, 64),
+    "kv_layout": Layout("contiguous"),
+    "mask": Mask("causal"),
+    "rope": Rope("none"),
+    "features": (),
+    "shape": ShapeChoice(ShapeSpec(2, Length(1), Length(1)), ("decode",)),
+}
+
+_ANY_SHAPE: dict[Phase, Shape] = {
+    "prefill": Shape(2, 1, 1),
+    "chunked_prefill": Shape(2, 2, 3),
+    "decode": Shape(2, 1, 1),
+    "mixed": Shape(2, 2, 3),
+}
+"""A shape that suits each phase."""
+
+
+class Space(Struct, frozen=True):
+    """All combinations of a matrix, by class.
+
+    `classes[axis]` is each value's class, (values,). `listed`: the shape is one of the phase's. `rule`: the first
+    `forbid` rule that holds, else -1. `applicable`: the lengths resolve, and the cell does not contradict itself.
+    """
+
+    classes: tuple[NDArray[np.intp], ...]
+    listed: Table
+    rule: NDArray[np.intp]
+    applicable: Table
+
+    @property
+    def allowed(self) -> Table:
+        return self.listed & (self.rule < 0)
+
+
+def cell_of(combination: Sequence[Any], max_len: int) -> Cell | str:
+    """The cell of one value per axis, or why its symbolic lengths have no number."""
+    phase, dtype, kv_dtype, heads, layout, mask, rope, features, shape = combination
+    resolved = shape.spec.resolve(layout, mask, max_len)
+    if isinstance(resolved, str):
+        return resolved
+    return Cell(phase, dtype, dtype if kv_dtype == "same" else kv_dtype, heads, layout, mask, rope, features, resolved)
+
+
+def combinations(axes: Axes) -> int:
+    """How many combinations the axes list, before any rule."""
+    shapes = sum(len(shape.phases) for shape in axes.shape)
+    return shapes * prod(len(getattr(axes, name)) for name in AXES if name not in ("phase", "shape"))
+
+
+def space_of(matrix: Matrix) -> Space:
+    """Raises UserError where the rules tell apart more than MOST_CLASSES combinations."""
+    listed = _tabulate(matrix, ("phase", "shape"), lambda given: given[0] in given[-1].phases)
+    rules = [
+        [_tabulate(matrix, AXES_OF[key], _fitting(matrix, key, patterns)) for key, patterns in rule.when.keys]
+        for rule in matrix.forbid
+    ]
+    applicable = _applicable(matrix)
+    classes, first = _classes([listed, *applicable, *(table for rule in rules for table in rule)], matrix)
+    sizes = tuple(len(own) for own in first)
+    if prod(sizes) > MOST_CLASSES:
+        raise UserError(f"{matrix.name}: rules tell {prod(sizes)} combinations apart; name fewer values in when:")
+
+    def by_class(tables: Sequence[Table]) -> Table:
+        """Where all of the tables hold."""
+        shape = np.ones(sizes, np.bool_)
+        for table in tables:
+            shape &= table[np.ix_(*(own if n > 1 else [0] for own, n in zip(first, table.shape, strict=True)))]
+        return shape
+
+    rule = np.full(sizes, -1, np.intp)
+    for number in reversed(range(len(rules))):
+        rule[by_class(rules[number])] = number
+    return Space(classes, by_class([listed]), rule, by_class(applicable))
+
+
+def _applicable(matrix: Matrix) -> list[Table]:
+    """`inapplicable` is a conjunction of checks, each on one of these groups of axes; a test holds it to that.
+
+    Each group is asked about with the others at values that suit it.
+    """
+
+    def lengths_suit_phase(given: Sequence[Any]) -> bool:
+        cell = cell_of(given, matrix.max_len)
+        if isinstance(cell, str):
+            return False
+        plain = msgspec.structs.replace(cell, layout=_NEUTRAL["kv_layout"], mask=_NEUTRAL["mask"])
+        return inapplicable(plain) is None
+
+    def rest_suits_phase(given: Sequence[Any]) -> bool:
+        cell = cell_of(given, matrix.max_len)
+        assert isinstance(cell, Cell)  # the neutral shape is in plain numbers
+        return inapplicable(msgspec.structs.replace(cell, shape=_ANY_SHAPE[cell.phase])) is None
+
+    return [
+        _tabulate(matrix, ("phase", "kv_layout", "mask", "shape"), lengths_suit_phase),
+        _tabulate(matrix, ("phase", "kv_layout", "mask", "features"), rest_suits_phase),
+        _tabulate(matrix, ("dtype", "kv_dtype"), rest_suits_phase),
+    ]
+
+
+def _fitting(matrix: Matrix, key: str, patterns: tuple[str, ...]) -> Callable[[Sequence[Any]], bool]:
+    def holds(given: Sequence[Any]) -> bool:
+        cell = cell_of(given, matrix.max_len)
+        return isinstance(cell, Cell) and fits(cell, key, patterns)
+
+    return holds
+
+
+def _over(matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Every combination of the named axes, the others neutral."""
+    return product(*(getattr(matrix.axes, name) if name in names else (_NEUTRAL[name],) for name in AXES))
+
+
+def _tabulate(matrix: Matrix, names: Sequence[str], holds: Callable[[Sequence[Any]], bool]) -> Table:
+    """Over the values, one dimension per axis, length 1 for axes not named."""
+    shape = [len(getattr(matrix.axes, name)) if name in names else 1 for name in AXES]
+    return np.fromiter((holds(given) for given in _over(matrix, names)), np.bool_, prod(shape)).reshape(shape)
+
+
+def _classes(tables: Sequence[Table], matrix: Matrix) -> tuple[tuple[NDArray[np.intp], ...], list[NDArray[np.intp]]]:
+    """Per axis: the class of each value, and the first value of each class."""
+    classes, first = [], []
+    for axis, name in enumerate(AXES):
+        seen = [np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1) for table in tables if table.shape[axis] > 1]
+        alike = np.concatenate(seen, axis=1) if seen else np.zeros((len(getattr(matrix.axes, name)), 1), np.bool_)
+        _, own, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+        classes.append(inverse.reshape(-1))
+        first.append(own)
+    return tuple(classes), first
+
+
+def stale_patterns(matrix: Matrix, when: When) -> Iterator[tuple[str, str]]:
+    """The keys of a rule with a pattern that fits no value of any block, each with a line to that effect."""
+    for key, patterns in when.keys:
+        listed = (given for block in matrix.blocks() for given in _over(block, AXES_OF[key]))
+        cells = (cell_of(given, matrix.max_len) for given in listed)
+        seen = dict.fromkeys(form for cell in cells if isinstance(cell, Cell) for form in values(cell, key))
+        for pattern in patterns:
+            if not any(fnmatchcase(form, pattern) for form in seen):
+                yield key, f'{key} "{pattern}" fits no value of this matrix ({", ".join(seen)}); mend or remove it'
