@@ -1,0 +1,1 @@
+"""CUDA C++ kernels, compiled by NVRTC through cuda-core: no compiler is needed on the user's machine."""

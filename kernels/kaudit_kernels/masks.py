@@ -1,0 +1,75 @@
+"""Which keys each query of a request sees, as a boolean tensor. The one place where every mask is written down."""
+
+import torch
+from torch import Tensor
+
+from kaudit_kernels.problem import Mask, Problem
+
+
+class Masks:
+    """The masks of a problem's requests: made when first asked for, since only paths without a fused mask ask.
+
+    Requests of equal lengths share one tensor, except under `custom`, where every request has its own.
+    """
+
+    def __init__(self, problem: Problem, device: str, seed: int) -> None:
+        self._problem, self._device, self._seed = problem, device, seed
+        self._made: dict[tuple[int, int, int], Tensor] = {}
+
+    def of(self, request: int) -> Tensor | None:
+        """[q_len, kv_len] of a request, True where the query sees the key; None if every query sees every key."""
+        problem = self._problem
+        q_len, kv_len = problem.q_lens[request], problem.kv_lens[request]
+        if sees_all(problem.mask, problem.window, q_len, kv_len):
+            return None
+        key = (q_len, kv_len, request if problem.mask == "custom" else 0)
+        if key not in self._made:
+            seed = self._seed + request
+            self._made[key] = visible(problem.mask, problem.window, q_len, kv_len, seed).to(self._device)
+        return self._made[key]
+
+
+def sees_all(mask: Mask, window: int, q_len: int, kv_len: int) -> bool:
+    """Whether a mask of these lengths hides nothing."""
+    match mask:
+        case "none":
+            return True
+        case "causal" | "tree":
+            return q_len == 1
+        case "window":
+            return q_len == 1 and kv_len <= window
+        case "custom":
+            return False
+
+
+def visible(mask: Mask, window: int, q_len: int, kv_len: int, seed: int) -> Tensor:
+    """[q_len, kv_len], True where the query sees the key. Queries are the last q_len of the kv_len tokens."""
+    own = torch.arange(kv_len - q_len, kv_len)[:, None]
+    keys = torch.arange(kv_len)[None, :]
+    match mask:
+        case "none":
+            return torch.ones(q_len, kv_len, dtype=torch.bool)
+        case "causal":
+            return keys <= own
+        case "window":
+            return (keys <= own) & (keys > own - window)
+        case "custom":
+            # Half of the keys at random, and always the query's own: a query that sees nothing has no defined output.
+            random = torch.rand(q_len, kv_len, generator=torch.Generator().manual_seed(seed)) < 0.5
+            return random | (keys == own)
+        case "tree":
+            prefix = torch.ones(q_len, kv_len - q_len, dtype=torch.bool)
+            return torch.cat((prefix, _ancestry(q_len)), dim=1)
+
+
+def _ancestry(nodes: int) -> Tensor:
+    """[nodes, nodes] of a binary tree in heap order, True where the column is the row's node or an ancestor of it."""
+    sees = torch.eye(nodes, dtype=torch.bool)
+    for node in range(1, nodes):
+        sees[node] |= sees[(node - 1) // 2]
+    return sees
+
+
+def depths(nodes: int) -> Tensor:
+    """[nodes]: ancestors of each node of the tree, which is how far behind the prefix its token stands."""
+    return _ancestry(nodes).sum(dim=1) - 1

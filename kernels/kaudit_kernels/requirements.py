@@ -1,0 +1,122 @@
+"""The words in which a kernel states its needs. One object is the check, the message and the documentation:
+
+>>> str(page_size.multiple_of(16))
+'page_size is a multiple of 16'
+>>> str(page_size.multiple_of(16).check(problem))
+'page_size=8, needs a multiple of 16'
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kaudit_kernels.problem import Problem
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """A requirement that a problem does not meet.
+
+    `worth` tells apart what would be wrong or not launch (False) from what runs, but the next kernel is faster (True).
+    """
+
+    axis: str
+    seen: str
+    needed: str
+    worth: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.axis}={self.seen}, {'pays with' if self.worth else 'needs'} {self.needed}"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What one axis of a problem has to be, alone or beside another axis of the same problem."""
+
+    axis: str
+    needed: str
+    """Completes the sentence "page_size is ...", and names the other axis where there is one."""
+    holds: Callable[..., bool] = field(compare=False, repr=False)
+    """Takes the value of the axis, then that of `beside` if there is one."""
+    beside: str | None = None
+    show: Callable[[Any], str] = field(default=str, compare=False, repr=False)
+    """What an offending value is called in the message."""
+
+    def check(self, problem: Problem, worth: bool = False) -> Unmet | None:
+        seen = getattr(problem, self.axis)
+        if self.beside is None:
+            return None if self.holds(seen) else Unmet(self.axis, self.show(seen), self.needed, worth)
+        other = getattr(problem, self.beside)
+        return None if self.holds(seen, other) else Unmet(self.axis, self.show(seen), f"{self.needed}={other}", worth)
+
+    def __str__(self) -> str:
+        return f"{self.axis} is {self.needed}"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Any axis: one of some values, or the same as another axis."""
+
+    name: str
+
+    def one_of(self, *values: str | int) -> Requirement:
+        listed = ", ".join(map(str, values))
+        return Requirement(self.name, f"one of {listed}" if len(values) > 1 else listed, lambda seen: seen in values)
+
+    def same_as(self, other: str) -> Requirement:
+        return Requirement(self.name, f"the same as {other}", lambda seen, beside: seen == beside, other)
+
+
+@dataclass(frozen=True)
+class Number(Axis):
+    """An axis that counts."""
+
+    def at_least(self, limit: int) -> Requirement:
+        return Requirement(self.name, f"at least {limit}", lambda seen: seen >= limit)
+
+    def at_most(self, limit: int | str) -> Requirement:
+        """`limit` is a number, or the name of the axis that holds it."""
+        if isinstance(limit, str):
+            return Requirement(self.name, f"at most {limit}", lambda seen, beside: seen <= beside, limit)
+        return Requirement(self.name, f"at most {limit}", lambda seen: seen <= limit)
+
+    def multiple_of(self, factor: int) -> Requirement:
+        return Requirement(self.name, f"a multiple of {factor}", lambda seen: seen % factor == 0)
+
+    def divides(self, other: str) -> Requirement:
+        return Requirement(self.name, f"a divisor of {other}", lambda seen, beside: beside % seen == 0, other)
+
+
+@dataclass(frozen=True)
+class Names:
+    """An axis that is a set of names, each of which is denied unless named here."""
+
+    name: str
+
+    def only(self, *names: str) -> Requirement:
+        needed = f"none but {', '.join(names)}" if names else "none"
+        return Requirement(
+            self.name,
+            needed,
+            lambda seen: seen.issubset(names),
+            show=lambda seen: "+".join(sorted(seen.difference(names))),
+        )
+
+
+dtype = Axis("dtype")
+kv_dtype = Axis("kv_dtype")
+kv_layout = Axis("kv_layout")
+mask = Axis("mask")
+features = Names("features")
+
+sm = Number("sm")
+q_len = Number("q_len")
+kv_heads = Number("kv_heads")
+group = Number("group")
+head_dim = Number("head_dim")
+v_head_dim = Number("v_head_dim")
+page_size = Number("page_size")
+hidden = Number("hidden")
+intermediate = Number("intermediate")
+tiles = Number("tiles")
+visible_keys = Number("visible_keys")

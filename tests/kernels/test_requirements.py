@@ -1,0 +1,82 @@
+"""One object is the check, the message and the documentation of a requirement."""
+
+import pytest
+from kernel_problems import BASE, but
+
+from kaudit_kernels import requirements as need
+from kaudit_kernels.problem import Problem
+from kaudit_kernels.requirements import Requirement
+
+CASES = [
+    (need.sm.at_least(80), but(BASE, sm=75), "sm is at least 80", "sm=75, needs at least 80"),
+    (need.group.at_most(16), but(BASE, kv_heads=1), "group is at most 16", "group=32, needs at most 16"),
+    (
+        need.tiles.at_most("sm_count"),
+        but(BASE, batch=64),
+        "tiles is at most sm_count",
+        "tiles=512, needs at most sm_count=132",
+    ),
+    (
+        need.page_size.multiple_of(16),
+        but(BASE, page_size=8),
+        "page_size is a multiple of 16",
+        "page_size=8, needs a multiple of 16",
+    ),
+    (
+        need.dtype.one_of("fp16", "bf16"),
+        but(BASE, dtype="fp32"),
+        "dtype is one of fp16, bf16",
+        "dtype=fp32, needs one of fp16, bf16",
+    ),
+    (need.head_dim.one_of(64, 128), but(BASE, head_dim=256), None, "head_dim=256, needs one of 64, 128"),
+    (
+        need.kv_layout.one_of("paged"),
+        but(BASE, kv_layout="ragged"),
+        "kv_layout is paged",
+        "kv_layout=ragged, needs paged",
+    ),
+    (
+        need.kv_heads.divides("q_heads"),
+        but(BASE, kv_heads=3),
+        "kv_heads is a divisor of q_heads",
+        "kv_heads=3, needs a divisor of q_heads=32",
+    ),
+    (
+        need.kv_dtype.same_as("dtype"),
+        but(BASE, kv_dtype="int8"),
+        "kv_dtype is the same as dtype",
+        "kv_dtype=int8, needs the same as dtype=bf16",
+    ),
+    (
+        need.features.only("grammar"),
+        but(BASE, features="sinks grammar softcap"),
+        "features is none but grammar",
+        "features=sinks+softcap, needs none but grammar",
+    ),
+    (need.features.only(), but(BASE, features="sinks"), "features is none", "features=sinks, needs none"),
+]
+
+
+@pytest.mark.parametrize(("requirement", "problem", "documentation", "message"), CASES)
+def test_what_is_not_met_says_so(
+    requirement: Requirement, problem: Problem, documentation: str | None, message: str
+) -> None:
+    assert str(requirement.check(problem)) == message
+    assert documentation is None or str(requirement) == documentation
+
+
+@pytest.mark.parametrize("requirement", [case[0] for case in CASES])
+def test_what_is_met_says_nothing(requirement: Requirement) -> None:
+    assert requirement.check(but(BASE, batch=1)) is None
+
+
+def test_a_worth_reads_as_one() -> None:
+    unmet = need.visible_keys.at_least(512).check(but(BASE, kv_len=64), worth=True)
+    assert unmet is not None
+    assert unmet.worth
+    assert str(unmet) == "visible_keys=64, pays with at least 512"
+
+
+def test_requirements_are_values() -> None:
+    assert need.sm.at_least(80) == need.sm.at_least(80)
+    assert need.sm.at_least(80) != need.sm.at_least(90)
