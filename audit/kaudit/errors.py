@@ -13,3 +13,7 @@ class UserError(Exception):
     def __init__(self, *faults: str) -> None:
         super().__init__("\n".join(faults))
         self.faults: Sequence[str] = faults
+
+
+class ProbeError(Exception):
+    """The probe broke its contract: kaudit's own fault, never the user's. Ends the command with exit code 3."""

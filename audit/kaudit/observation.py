@@ -1,6 +1,9 @@
 """What was seen of one (cell, op): a union of outcomes, each with its evidence.
 
 Kernels are evidence; claims and reasons are hints. "I could not see" is `Unseen`, never an empty `Ran`.
+
+`gc=False`: frozen values form no cycles, a large table holds a million of them, and the collector's walks over them
+took three quarters of the time to read it.
 """
 
 from typing import Literal
@@ -14,8 +17,11 @@ Source = Literal["announced", "asked"]
 WHOLE_CELL = "*"
 """The op of a row that speaks for a whole cell: one that was skipped, refused, crashed, hung or unseen."""
 
+UNCLASSIFIED = "unclassified"
+"""The family of a kernel that no pattern of families.yaml matches."""
 
-class Unmet(Struct, frozen=True, tag="unmet", omit_defaults=True):
+
+class Unmet(Struct, frozen=True, gc=False, tag="unmet", omit_defaults=True):
     """A requirement that the cell does not meet: `page_size=8, needs a multiple of 16`.
 
     `worth` tells apart what would be wrong or not launch (False) from what runs, but the next path is faster (True).
@@ -30,7 +36,7 @@ class Unmet(Struct, frozen=True, tag="unmet", omit_defaults=True):
         return f"{self.axis}={self.seen}, {'pays with' if self.worth else 'needs'} {self.needed}"
 
 
-class Said(Struct, frozen=True, tag="said"):
+class Said(Struct, frozen=True, gc=False, tag="said"):
     """The engine's own text, kept as it came."""
 
     text: str
@@ -42,7 +48,7 @@ class Said(Struct, frozen=True, tag="said"):
 Reason = Unmet | Said
 
 
-class Rejection(Struct, frozen=True):
+class Rejection(Struct, frozen=True, gc=False):
     """One faster path turned down. `source`: announced by the engine during the run, or asked of it afterwards."""
 
     path: str
@@ -50,12 +56,11 @@ class Rejection(Struct, frozen=True):
     reasons: tuple[Reason, ...]
 
 
-class Kernel(Struct, frozen=True, omit_defaults=True):
+class Kernel(Struct, frozen=True, gc=False, omit_defaults=True):
     """Launches of one device function with one configuration; on a CPU, calls of one leaf ATen op.
 
-    `name` is the profiler's, raw. `family` is "unclassified" where no pattern of families.yaml matches. `arch` is the
-    architecture generation that the name states ("sm80"), not the GPU's. `grid` and `block` are in blocks and threads,
-    `shared_memory` in bytes per block; all None on a CPU.
+    `name` is the profiler's, raw. `arch` is the architecture generation that the name states ("sm80"), not the GPU's.
+    `grid` and `block` are in blocks and threads, `shared_memory` in bytes per block; all None on a CPU.
     """
 
     name: str
@@ -70,7 +75,7 @@ class Kernel(Struct, frozen=True, omit_defaults=True):
     graph: bool = False
 
 
-class Ran(Struct, frozen=True, tag="ran", omit_defaults=True):
+class Ran(Struct, frozen=True, gc=False, tag="ran", omit_defaults=True):
     """The op ran and its kernels were seen, each launch accounted for.
 
     `path` is read off the kernels, None where they match none of the engine's paths; `claimed` is the engine's word.
@@ -91,20 +96,20 @@ class Ran(Struct, frozen=True, tag="ran", omit_defaults=True):
 
     @property
     def announced(self) -> bool:
-        return any(rejection.source == "announced" for rejection in self.rejections)
+        return any(rejection.source == "announced" and rejection.reasons for rejection in self.rejections)
 
     @property
     def contradiction(self) -> bool:
         return self.claimed is not None and self.claimed != self.path
 
 
-class Refused(Struct, frozen=True, tag="refused"):
+class Refused(Struct, frozen=True, gc=False, tag="refused"):
     """The engine said no, in words, and ran nothing."""
 
     reason: str
 
 
-class Crashed(Struct, frozen=True, tag="crashed"):
+class Crashed(Struct, frozen=True, gc=False, tag="crashed"):
     """The cell ended in a signal, an exit, a CUDA error or an exception that the engine does not mean as a refusal.
 
     `how` is deterministic ("SIGSEGV", "exit 3", "RuntimeError"); what varies (addresses, pids) stays out of the table.
@@ -113,19 +118,19 @@ class Crashed(Struct, frozen=True, tag="crashed"):
     how: str
 
 
-class Hung(Struct, frozen=True, tag="hung"):
+class Hung(Struct, frozen=True, gc=False, tag="hung"):
     """The cell did not end within its limit, in seconds."""
 
     limit: float
 
 
-class Unseen(Struct, frozen=True, tag="unseen"):
+class Unseen(Struct, frozen=True, gc=False, tag="unseen"):
     """The cell ran, but the capture cannot vouch for what ran: which check failed, twice."""
 
     why: str
 
 
-class Skipped(Struct, frozen=True, tag="skipped"):
+class Skipped(Struct, frozen=True, gc=False, tag="skipped"):
     """Not run: the combination contradicts itself, or the engine's adapter cannot express it."""
 
     reason: str
@@ -134,7 +139,7 @@ class Skipped(Struct, frozen=True, tag="skipped"):
 Outcome = Ran | Refused | Crashed | Hung | Unseen | Skipped
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """One line of a table. `op` is WHOLE_CELL where the outcome is not of a single op."""
 
     cell: str

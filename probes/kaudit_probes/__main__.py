@@ -1,0 +1,91 @@
+"""The probe process: cells in, observations out, on pipes of their own. Standard output belongs to the engine."""
+
+import argparse
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+
+import msgspec
+
+from kaudit.cell import Cell
+from kaudit.errors import UserError
+from kaudit.wire import Batch, Failed, FromProbe, Hello, Note
+
+
+def main() -> int:
+    arguments = _arguments()
+    _die_with_parent()
+    faulthandler.enable()
+
+    replies = os.fdopen(arguments.out_fd, "wb")
+
+    def send(message: FromProbe) -> None:
+        replies.write(msgspec.json.encode(message) + b"\n")
+        replies.flush()
+
+    try:
+        import torch
+
+        # Only here: engines, the profiler and the stamp import torch, and it may be absent.
+        from kaudit_probes import engines, stamp
+        from kaudit_probes.capture import Capture
+        from kaudit_probes.observe import ContextLost, Observer
+
+        device = _device(arguments.device, torch.cuda.is_available())
+        engine = engines.load(arguments.engine)(device)
+    except UserError as error:
+        send(Failed(str(error)))
+        return 0
+    except ImportError as error:
+        send(Failed(f"{sys.executable}: {error}; install kaudit[torch] there, or name another --python"))
+        return 0
+    torch.set_warn_always(True)
+    send(Note("starting the profiler (some seconds, once per process)"))
+    observer = Observer(engine, Capture(device), send)
+    send(
+        Hello(
+            engine.name,
+            engine.revision(),
+            stamp.device(device),
+            stamp.versions(device),
+            stamp.environment(engine.environment),
+            {op: tuple(path.name for path in paths) for op, paths in engine.paths().items()},
+        )
+    )
+    with os.fdopen(arguments.in_fd, "rb") as requests:
+        for line in requests:
+            batch = msgspec.json.decode(line, type=Batch)
+            try:
+                send(observer.observe([Cell.parse(cell) for cell in batch.cells]))
+            except ContextLost as lost:
+                send(lost.last_word)
+                os._exit(1)  # the interpreter's own end would touch the broken context, and may hang in it
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="kaudit_probes")
+    parser.add_argument("--engine", required=True)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), required=True)
+    parser.add_argument("--in-fd", type=int, required=True)
+    parser.add_argument("--out-fd", type=int, required=True)
+    return parser.parse_args()
+
+
+def _device(asked: str, cuda: bool) -> str:
+    if asked == "cuda" and not cuda:
+        raise UserError("--device cuda: torch sees no CUDA device; check the driver, or use --device cpu")
+    return "cuda" if cuda and asked != "cpu" else "cpu"
+
+
+def _die_with_parent() -> None:
+    """A sweep that is killed -9 must not leave a probe that holds the GPU."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

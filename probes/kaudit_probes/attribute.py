@@ -1,0 +1,141 @@
+"""From a trace to the kernels of each range, with a health verdict: what cannot be vouched for has no kernels."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from kaudit.observation import Kernel
+from kaudit_probes.families import classify
+from kaudit_probes.trace import Activity, Host, Trace, leaves
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """Each launch of the range is accounted for. `device_us`: time in its kernels, microseconds; on a CPU, leaf ops."""
+
+    kernels: tuple[Kernel, ...]
+    device_us: float
+
+
+@dataclass(frozen=True)
+class Unhealthy:
+    why: str
+
+
+Verdict = Healthy | Unhealthy
+
+
+def attribute(trace: Trace, expected: Sequence[str], sentinels: Sequence[str], on_gpu: bool) -> dict[str, Verdict]:
+    """The verdict of each expected range, by name.
+
+    A session is sound if both sentinels show a kernel and no device activity lacks its launch; if it is not, none of
+    its ranges is. A range is sound if it stands once in the trace and each of its launches has its device activity: one
+    for a plain launch, at least one for a graph launch, whose kernels all carry the one correlation id.
+    """
+    verdicts = _on_gpu(trace, {*expected, *sentinels}) if on_gpu else _on_cpu(trace, {*expected, *sentinels})
+    counts = Counter(span.name for span in trace.ranges)
+    for name in {*expected, *sentinels}:
+        if counts[name] != 1:
+            verdicts[name] = Unhealthy(f"its range stands {counts[name]} times in the trace, needs once")
+    fault = _session_fault(trace, [verdicts[name] for name in sentinels])
+    return {name: Unhealthy(fault) if fault else verdicts[name] for name in expected}
+
+
+def _session_fault(trace: Trace, sentinels: Sequence[Verdict]) -> str:
+    for verdict in sentinels:
+        match verdict:
+            case Unhealthy(why):
+                return f"a sentinel kernel of the session is not seen: {why}"
+            case Healthy(kernels) if not kernels:
+                return "a sentinel kernel of the session is not seen"
+    launched = {call.correlation for call in trace.calls}
+    orphans = sum(activity.correlation not in launched for activity in trace.activities)
+    return f"{orphans} device activities of the session have no launch call" if orphans else ""
+
+
+def _on_gpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
+    by_correlation: dict[int, list[Activity]] = defaultdict(list)
+    for activity in trace.activities:
+        by_correlation[activity.correlation].append(activity)
+    verdicts: dict[str, Verdict] = {}
+    for name, calls in _held(trace.launches(), trace.ranges, names).items():
+        verdicts[name] = _account(_outermost(calls), by_correlation)
+    return verdicts
+
+
+def _account(calls: Sequence[Host], by_correlation: dict[int, list[Activity]]) -> Verdict:
+    kernels: list[Kernel] = []
+    device_us = 0.0
+    if len({call.correlation for call in calls}) != len(calls):
+        return Unhealthy("two launches carry one correlation id")
+    for call in calls:
+        activities = sorted(by_correlation[call.correlation], key=lambda activity: activity.start)
+        if not activities:
+            missing = sum(not by_correlation[other.correlation] for other in calls)
+            return Unhealthy(f"{missing} of {len(calls)} launches have no device activity")
+        if len(activities) > 1 and not call.is_graph_launch:
+            return Unhealthy(f"one {call.name} carries {len(activities)} device activities")
+        kernels.extend(_kernel(activity, call.is_graph_launch) for activity in activities)
+        device_us += sum(activity.device_us for activity in activities)
+    return Healthy(_grouped(kernels), device_us)
+
+
+def _outermost(calls: Sequence[Host]) -> list[Host]:
+    """A runtime launch shows the driver call that it makes as an event of its own, inside it, with its correlation."""
+    kept: list[Host] = []
+    for call in sorted(calls, key=lambda call: (call.start, -call.end)):
+        if kept and kept[-1].correlation == call.correlation and kept[-1].holds(call):
+            continue
+        kept.append(call)
+    return kept
+
+
+def _on_cpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
+    ops = [op for op in trace.ops if classify(op.name).role != "none"]
+    atoms = frozenset(op.name for op in ops if classify(op.name).atom)
+    return {
+        name: Healthy(_grouped([_cpu_kernel(op) for op in held]), sum(op.end - op.start for op in held))
+        for name, held in _held(list(leaves(ops, atoms)), trace.ranges, names).items()
+    }
+
+
+def _held(events: Sequence[Host], ranges: Sequence[Host], names: set[str]) -> dict[str, list[Host]]:
+    """The events that start inside each named range. Our ranges are opened one after another, so none overlaps."""
+    wanted = sorted((span for span in ranges if span.name in names), key=lambda span: span.start)
+    held: dict[str, list[Host]] = {name: [] for name in names}
+    index = 0
+    for event in sorted(events, key=lambda event: event.start):
+        while index < len(wanted) and wanted[index].end < event.start:
+            index += 1
+        if index < len(wanted) and wanted[index].start <= event.start:
+            held[wanted[index].name].append(event)
+    return held
+
+
+def _kernel(activity: Activity, graph: bool) -> Kernel:
+    family = classify(activity.name)
+    return Kernel(
+        activity.name,
+        family.name,
+        family.role,
+        1,
+        family.arch,
+        activity.grid,
+        activity.block,
+        activity.registers,
+        activity.shared_memory,
+        graph,
+    )
+
+
+def _cpu_kernel(op: Host) -> Kernel:
+    family = classify(op.name)
+    return Kernel(op.name, family.name, family.role, 1)
+
+
+def _grouped(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """Equal launches counted, in order of first launch."""
+    counts = Counter(kernels)
+    return tuple(replace(kernel, count=count) for kernel, count in counts.items())

@@ -1,0 +1,85 @@
+"""Hears what an engine says while one cell runs: log records, warnings, and what C code writes to stdout and stderr."""
+
+import ctypes
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kaudit_probes.engines import Heard
+
+# What a cell may say and be heard: a chatty cell must not fill memory or the table. Beyond it the end counts.
+_MOST_OUTPUT = 64 * 1024
+
+_libc = ctypes.CDLL(None)
+
+
+class Listener:
+    """Collects over every `with listener.listening()` of one cell.
+
+    Log records count from INFO on: what an engine says below that is not said to anyone who runs it.
+    """
+
+    def __init__(self) -> None:
+        self._records: list[logging.LogRecord] = []
+        self._warnings: list[str] = []
+        self._output: list[str] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        handler = _Keep(self._records)
+        root = logging.getLogger()
+        level = root.level
+        _flush()
+        start = os.fstat(1).st_size
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            root.addHandler(handler)
+            root.setLevel(logging.INFO)
+            try:
+                yield
+            finally:
+                root.setLevel(level)
+                root.removeHandler(handler)
+                self._warnings.extend(str(warning.message) for warning in caught)
+                self._output.append(_output_since(start))
+
+    def heard(self) -> Heard:
+        return Heard(tuple(self._records), tuple(self._warnings), "".join(self._output)[-_MOST_OUTPUT:])
+
+
+class _Keep(logging.Handler):
+    def __init__(self, records: list[logging.LogRecord]) -> None:
+        super().__init__(logging.INFO)
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+
+
+def forget_output() -> None:
+    """Empty the file that stdout and stderr go to, so that a chatty engine does not fill the disk."""
+    _flush()
+    if _is_own_file():
+        os.ftruncate(1, 0)
+
+
+def _output_since(start: int) -> str:
+    _flush()
+    if not _is_own_file():
+        return ""
+    end = os.fstat(1).st_size
+    return os.pread(1, _MOST_OUTPUT, max(start, end - _MOST_OUTPUT)).decode(errors="replace")
+
+
+def _is_own_file() -> bool:
+    """The sweep gives its probe a regular file for stdout and stderr; run by hand, they may be a terminal."""
+    return os.path.sameopenfile(1, 2) and os.path.isfile("/proc/self/fd/1")  # noqa: PTH113 - an fd, not a path
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _libc.fflush(None)

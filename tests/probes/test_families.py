@@ -1,0 +1,49 @@
+from importlib.resources import files
+
+import pytest
+import yaml
+
+from kaudit.observation import UNCLASSIFIED
+from kaudit_probes.families import classify
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "role", "arch"),
+    [
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>", "fa2", "attention", ""),
+        ("void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>", "fa2_splitkv", "attention", ""),
+        ("void flash::flash_fwd_splitkv_combine_kernel<x>", "fa2_combine", "merge", ""),
+        ("cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<x>>>", "fa3", "attention", "sm90"),
+        ("cutlass::device_kernel<flash::FlashAttnFwdCombine<x>>", "fa3_combine", "merge", ""),
+        (
+            "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6_128x64x64_4x1x1_cga1x1x1_kernel0_0",
+            "cudnn_sdpa", "attention", "sm80",
+        ),
+        ("fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "cutlass_memeff",
+         "attention", "sm80"),
+        ("void flashinfer::BatchPrefillWithPagedKVCacheKernel<x>", "flashinfer_fa2", "attention", ""),
+        ("void flashinfer::PrefillWithKVCacheKernel<x>", "flashinfer_fa3", "attention", ""),
+        ("fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP64", "trtllm_gen", "attention", ""),
+        ("triton_tem_fused_flex_attention_0", "flex", "attention", ""),
+        ("triton_red_fused_add_rms_norm_0", "inductor", "elementwise", ""),
+        ("nvjet_sm90_tst_128x96_64x7_4x1_v_bz_bias_TNT", "gemm", "matmul", "sm90"),
+        ("void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>", "unfused_softmax",
+         "softmax", ""),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "cpu_flash", "attention", ""),
+        ("aten::_softmax", "unfused_softmax", "softmax", ""),
+        ("aten::view", "view", "none", ""),
+        ("split_kv_merge_kernel", "reference_merge", "merge", ""),
+        ("somebody's new kernel", UNCLASSIFIED, "unknown", ""),
+    ],
+)  # fmt: skip
+def test_names_are_classified(name: str, family: str, role: str, arch: str) -> None:
+    found = classify(name)
+    assert (found.name, found.role, found.arch) == (family, role, arch)
+
+
+def test_one_family_has_one_role() -> None:
+    entries = yaml.safe_load(files("kaudit_probes").joinpath("families.yaml").read_text())
+    roles: dict[str, set[str]] = {}
+    for entry in entries:
+        roles.setdefault(entry["family"], set()).add(entry["role"])
+    assert not {family: found for family, found in roles.items() if len(found) > 1}

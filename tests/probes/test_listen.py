@@ -1,0 +1,69 @@
+"""What an engine says is heard, per cell: run in a process whose stdout and stderr are a file, as the probe's are."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PRELUDE = """
+import json, logging, os, sys, warnings
+from kaudit_probes.listen import Listener, forget_output
+def heard(listener):
+    said = listener.heard()
+    return [[record.getMessage() for record in said.records], list(said.warnings), said.output]
+result = open(sys.argv[1], "w")
+"""
+
+
+def run(tmp_path: Path, code: str) -> object:
+    import json
+
+    with (tmp_path / "output").open("wb+", buffering=0) as output:
+        subprocess.run(
+            [sys.executable, "-c", PRELUDE + code, str(tmp_path / "result")],
+            stdout=output, stderr=output, check=True, timeout=60,
+        )  # fmt: skip
+    return json.loads((tmp_path / "result").read_text())
+
+
+def test_logs_warnings_and_raw_output_of_one_cell(tmp_path: Path) -> None:
+    code = """
+os.write(2, b"before")
+listener = Listener()
+with listener.listening():
+    logging.getLogger("engine").info("took %s", "eager")
+    logging.getLogger("engine").debug("not said to anyone")
+    warnings.warn("no flash")
+    os.write(2, b"C says no")
+    print("python says no")
+os.write(2, b"after")
+json.dump(heard(listener), result)
+"""
+    assert run(tmp_path, code) == [["took eager"], ["no flash"], "C says nopython says no\n"]
+
+
+def test_a_once_only_warning_is_heard_by_each_cell(tmp_path: Path) -> None:
+    code = """
+both = []
+for _ in range(2):
+    listener = Listener()
+    with listener.listening():
+        warnings.warn("once only")
+    both.append(heard(listener)[1])
+json.dump(both, result)
+"""
+    assert run(tmp_path, code) == [["once only"], ["once only"]]
+
+
+@pytest.mark.parametrize("megabytes", [1, 3])
+def test_megabytes_are_cut_to_their_end_and_forgotten(tmp_path: Path, megabytes: int) -> None:
+    code = f"""
+listener = Listener()
+with listener.listening():
+    os.write(1, b"x" * {megabytes} * 1048576 + b"end")
+said = heard(listener)[2]
+forget_output()
+json.dump([len(said), said[-4:], os.fstat(1).st_size], result)
+"""
+    assert run(tmp_path, code) == [65536, "xend", 0]

@@ -1,0 +1,118 @@
+"""What becomes of a cell that does not simply run, when it stands in a batch with others."""
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+from kaudit.cell import Cell
+from kaudit.observation import Crashed, Ran, Refused, Rejection, Said, Skipped
+from kaudit.wire import Closed, FromProbe, Observed, Opened
+from kaudit_probes.capture import Capture
+from kaudit_probes.engines import Heard, Path, Span
+from kaudit_probes.observe import Observer
+
+
+class Refusal(Exception):
+    pass
+
+
+class Toy:
+    """One op, two paths. The batch size says what happens."""
+
+    name = "toy"
+    refusals = (Refusal,)
+    environment = ()
+
+    def revision(self) -> str:
+        return "1"
+
+    def paths(self) -> Mapping[str, tuple[Path, ...]]:
+        return {"attention": (Path("fast", ("aten::mm",)), Path("slow", ("aten::bmm",)))}
+
+    def supports(self, cell: Cell) -> Refused | Skipped | None:
+        return Skipped("not expressible") if cell.shape.batch == 9 else None
+
+    def prepare(self, cell: Cell) -> "ToyCall":
+        return ToyCall(cell.shape.batch)
+
+    def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
+        said = tuple(Said(record.getMessage()) for record in heard.records)
+        return {"attention": (Rejection("fast", "announced", said),)} if said else {}
+
+
+class ToyCall:
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def run(self, span: Span) -> None:
+        x = torch.ones(2, 2, 2)
+        match self.batch:
+            case 2:
+                raise Refusal("head_dim=3\nand more at 0x7f00")
+            case 3:
+                raise RuntimeError("bad pointer 0x7f0012ab")
+            case 4:
+                raise torch.OutOfMemoryError("2 GiB of 3 GiB")
+            case 5:
+                return
+        with span("attention"):
+            if self.batch == 6:
+                logging.getLogger("toy").info("no fast path today")
+                torch.bmm(x, x)
+            else:
+                torch.mm(x[0], x[0])
+
+    def claimed(self) -> Mapping[str, str]:
+        return {"attention": "fast"}
+
+    def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
+        return {}
+
+
+def cell(batch: int) -> Cell:
+    return Cell.parse(f"decode/bf16/kv-bf16/h4x2x64/contiguous/causal/none/plain/b{batch}q1k8")
+
+
+def observe(*batches: int) -> tuple[Observed, list[FromProbe]]:
+    sent: list[FromProbe] = []
+    observer = Observer(Toy(), Capture("cpu"), sent.append)  # type: ignore[arg-type] # Toy takes no device
+    return observer.observe([cell(batch) for batch in batches]), sent
+
+
+def test_each_cell_of_a_batch_gets_its_own_outcome() -> None:
+    observed, _ = observe(1, 2, 3, 6, 9)
+    outcomes = {row.cell: row.outcome for row in observed.rows}
+    assert outcomes[cell(2).id] == Refused("head_dim=3")
+    assert outcomes[cell(3).id] == Crashed("RuntimeError: bad pointer 0x…")
+    assert outcomes[cell(9).id] == Skipped("not expressible")
+    match outcomes[cell(1).id], outcomes[cell(6).id]:
+        case Ran(path="fast", rejections=()) as right, Ran(path="slow") as lie:
+            assert not right.contradiction
+            assert lie.contradiction
+            assert lie.rejections[0].reasons[0] == Said("no fast path today")
+        case found:
+            pytest.fail(str(found))
+    assert {measure.cell for measure in observed.measures} == {cell(1).id, cell(6).id}
+
+
+def test_out_of_memory_beside_others_is_redone_and_alone_it_is_a_crash() -> None:
+    together, _ = observe(1, 4)
+    assert together.redo == {cell(4).id: "out of memory beside the rest of its batch"}
+    assert [row.cell for row in together.rows] == [cell(1).id]
+    alone, _ = observe(4)
+    assert [row.outcome for row in alone.rows] == [Crashed("out of memory")]
+
+
+def test_a_cell_that_marks_no_op_is_not_a_cell_where_nothing_happened() -> None:
+    observed, _ = observe(5)
+    assert observed.redo == {cell(5).id: "the engine marked none of its ops"}
+    assert not observed.rows
+
+
+def test_the_conductor_knows_at_each_moment_which_cell_is_open() -> None:
+    _, sent = observe(1, 2)
+    one, two = Opened(cell(1).id), Opened(cell(2).id)
+    warm_up, run, words = [one, Closed(), two, Closed()], [one, Closed()], [one, Closed()]
+    assert sent == [*warm_up, *run, *words]

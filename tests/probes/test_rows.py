@@ -1,0 +1,43 @@
+from kaudit.observation import Kernel, Rejection, Said, Unmet
+from kaudit_probes.engines import Path
+from kaudit_probes.rows import graph_mode, merged, path_shown
+
+PATHS = (Path("split", ("^decode_kernel", "^merge_kernel")), Path("flash", ("^flash_",)), Path("eager"))
+
+
+def test_a_path_ran_if_all_it_shows_is_seen() -> None:
+    assert path_shown(["decode_kernel", "merge_kernel", "copy"], PATHS) == "split"
+    assert path_shown(["flash_fwd"], PATHS) == "flash"
+
+
+def test_the_path_that_shows_nothing_ran_if_no_other_left_a_mark() -> None:
+    assert path_shown(["softmax", "gemm"], PATHS) == "eager"
+
+
+def test_half_of_a_fast_path_is_no_path() -> None:
+    assert path_shown(["decode_kernel", "softmax"], PATHS) is None
+
+
+def test_no_kernels_are_no_path() -> None:
+    assert path_shown([], PATHS) is None
+
+
+def test_kernels_that_match_nothing_are_no_path_where_each_path_shows_something() -> None:
+    assert path_shown(["softmax"], PATHS[:2]) is None
+
+
+def test_an_announcement_stands_before_an_answer_about_the_same_path() -> None:
+    told = Rejection("split", "announced", (Said("page_size"),))
+    asked = Rejection("split", "asked", (Unmet("page_size", "8", "a multiple of 16"),))
+    other = Rejection("flash", "asked", (Said("arch"),))
+    assert merged((told,), (asked, other)) == (told, other)
+
+
+def test_the_graph_mode_is_read_off_the_kernels() -> None:
+    eager, captured = Kernel("k", "f", "r", 1), Kernel("k", "f", "r", 1, graph=True)
+    assert [graph_mode(kernels) for kernels in ([], [eager], [captured], [eager, captured])] == [
+        "eager",
+        "eager",
+        "full",
+        "partial",
+    ]
