@@ -4,8 +4,6 @@ Rows are sorted by cell and op, keys are sorted, defaults are left out: two swee
 same file, a baseline lives in git, and one changed row is one changed line.
 """
 
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
@@ -13,8 +11,9 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
+from kaudit.atomic import replacing
 from kaudit.errors import UserError
-from kaudit.observation import Row
+from kaudit.observation import WHOLE_CELL, Outcome, Row
 
 SCHEMA = 1
 
@@ -62,10 +61,17 @@ class _AnySchema(Struct):
     schema: int
 
 
-_row_decoder = msgspec.json.Decoder(Row)
+class _Line(Struct, gc=False):
+    """A row whose outcome is still text."""
+
+    cell: str
+    op: str
+    outcome: msgspec.Raw
+
+
+_line_decoder = msgspec.json.Decoder(_Line)
+_outcome_decoder: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 _encoder = msgspec.json.Encoder(order="sorted")
-encode_row = _encoder.encode
-decode_row = _row_decoder.decode
 
 
 def read(path: Path) -> Table:
@@ -77,15 +83,24 @@ def read(path: Path) -> Table:
     if not lines:
         raise UserError(f"{path}: the file is empty; sweep again to write it")
     header = decode_header(lines[0], str(path))
-    rows = {}
+    rows: dict[tuple[str, str], Row] = {}
+    # Many cells share an outcome to the byte, an op that does not look at the KV cache for one: each is built once.
+    outcomes: dict[bytes, Outcome] = {}
     for number, line in enumerate(lines[1:], start=2):
         try:
-            row = decode_row(line)
+            known = _line_decoder.decode(line)
+            text = bytes(known.outcome)
+            if text not in outcomes:
+                outcomes[text] = _outcome_decoder.decode(text)
         except msgspec.MsgspecError as error:
             raise UserError(f"{path}:{number}: not a row of a table: {error}; restore it or sweep again") from None
-        if row.key in rows:
-            raise UserError(f"{path}:{number}: {row.cell} {row.op} stands twice; restore it or sweep again")
-        rows[row.key] = row
+        key = known.cell, known.op
+        if key in rows:
+            raise UserError(f"{path}:{number}: {' '.join(key)} stands twice; restore it or sweep again")
+        rows[key] = Row(*key, outcomes[text])
+    unlisted = {op for _, op in rows} - {op for op, paths in header.paths.items() if paths} - {WHOLE_CELL}
+    if unlisted:
+        raise UserError(f"{path}:1: no paths listed for {', '.join(sorted(unlisted))}; restore it or sweep again")
     return Table(header, rows)
 
 
@@ -106,16 +121,8 @@ def write(path: Path, table: Table) -> None:
     """Write a table whole or not at all. Raises UserError where the folder cannot be written."""
     lines = [_encoder.encode(table.header), *(_encoder.encode(row) for row in table.rows.values()), b""]
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            try:
-                file.write(b"\n".join(lines))
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink()
-                raise
+        with replacing(path) as file:
+            file.write(b"\n".join(lines))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; choose another --out") from None
 

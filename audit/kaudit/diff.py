@@ -1,0 +1,139 @@
+"""Two tables to Changes: pure, in table order, nothing held back."""
+
+from collections.abc import Iterator
+
+from kaudit.change import Change
+from kaudit.errors import UserError
+from kaudit.observation import WHOLE_CELL, Ran, Row
+from kaudit.ranks import Paths
+from kaudit.table import Header, Table, cells_of
+from kaudit.transition import NotRan, between, describe, kind_of, problems
+
+Rows = tuple[Row, ...]
+PathsOf = dict[str, Paths]
+
+
+def comparable(before: Table, after: Table, across: bool = False) -> tuple[str, ...]:
+    """What a reader of the diff should know first: one line per thing that differs and may explain a change.
+
+    Raises UserError naming the fields that make two tables incomparable: engine, device, matrix (`table.read` has
+    checked the schema). With `across` those become lines too, along with how many cells are not shared.
+    """
+    differing = [f"{name} {was} → {now}" for name, was, now in _identities(before.header, after.header) if was != now]
+    if differing and not across:
+        raise UserError(
+            f"the tables are not of the same {', '.join(differing)}; sweep again to compare like with like, "
+            "or compare what they share with --across"
+        )
+    context = [f"{name} {was} → {now}" for name, was, now in _circumstances(before.header, after.header) if was != now]
+    if across:
+        old, new = ({row.cell for row in table.rows.values()} for table in (before, after))
+        if not old & new:
+            raise UserError("the tables share no cell; compare two sweeps of one matrix")
+        context += [f"{len(old & new)} cells compared; {len(old - new)} only before, {len(new - old)} only after"]
+    return (*differing, *context)
+
+
+def changes(before: Table, after: Table, across: bool = False) -> Iterator[Change]:
+    """The changes from `before` to `after`; with `across`, only of the cells that both hold."""
+    old_cells, new_cells = cells_of(before), cells_of(after)
+    old, new = before.header.paths, after.header.paths
+    for cell in sorted({**old_cells, **new_cells}):
+        if across and not (cell in old_cells and cell in new_cells):
+            continue
+        was, now = old_cells.get(cell, ()), new_cells.get(cell, ())
+        # Equal rows may still hide a loss: a faster path that has entered the engine's list and is not taken.
+        if was == now and old == new:
+            continue
+        if not was:
+            yield from _new_cell(now, new)
+        elif not now:
+            yield Change("removed", cell, WHOLE_CELL, f"the cell is gone; before, {_summary(was)}", _whole(was), None)
+        elif (stopped := _stopped(was)) and _ran(now):
+            sentence = f"the cell runs; before, it {describe(stopped)}"
+            yield Change("recovered", cell, WHOLE_CELL, sentence, was[0], None)
+            for row in now:
+                yield from _alone(row, new)
+        elif _ran(was) and (stopped := _stopped(now)):
+            sentence = f"the cell {describe(stopped)}; before, {_summary(was)}"
+            yield Change(kind_of(stopped), cell, WHOLE_CELL, sentence, None, now[0])
+        else:
+            yield from _by_op(was, now, old, new)
+
+
+def _by_op(was: Rows, now: Rows, old: PathsOf, new: PathsOf) -> Iterator[Change]:
+    before, after = {row.op: row for row in was}, {row.op: row for row in now}
+    for op in before | after:
+        match before.get(op), after.get(op):
+            case Row() as one, Row() as other:
+                found = between(_subject(op), one.outcome, other.outcome, old.get(op, ()), new.get(op, ()))
+                for kind, sentence in found:
+                    yield Change(kind, one.cell, op, sentence, one, other)
+            case Row() as one, None:
+                sentence = f"{_subject(op)} is gone; before, it {describe(one.outcome)}"
+                yield Change("removed", one.cell, op, sentence, one, None)
+            case None, Row() as other:
+                found_here = list(_alone(other, new))
+                yield from found_here
+                if not found_here:
+                    sentence = f"{_subject(op)} is new: it {describe(other.outcome)}"
+                    yield Change("added", other.cell, op, sentence, None, other)
+
+
+def _new_cell(rows: Rows, paths: PathsOf) -> Iterator[Change]:
+    """The problems of a cell that has nothing to be compared with; `added` where there are none."""
+    found = [change for row in rows for change in _alone(row, paths, "new cell: ")]
+    yield from found
+    if not found:
+        yield Change("added", rows[0].cell, WHOLE_CELL, f"new cell: {_summary(rows)}", None, _whole(rows))
+
+
+def _alone(row: Row, paths: PathsOf, prefix: str = "") -> Iterator[Change]:
+    for kind, sentence in problems(_subject(row.op), row.outcome, paths.get(row.op, ())):
+        yield Change(kind, row.cell, row.op, prefix + sentence, None, row)
+
+
+def _stopped(rows: Rows) -> NotRan | None:
+    """Why no op of the cell was seen, where one row says so for all of them."""
+    match rows:
+        case (Row(op="*", outcome=outcome),) if not isinstance(outcome, Ran):
+            return outcome
+    return None
+
+
+def _ran(rows: Rows) -> int:
+    return sum(isinstance(row.outcome, Ran) for row in rows)
+
+
+def _whole(rows: Rows) -> Row | None:
+    return rows[0] if rows[0].op == WHOLE_CELL else None
+
+
+def _subject(op: str) -> str:
+    return "the cell" if op == WHOLE_CELL else op
+
+
+def _summary(rows: Rows) -> str:
+    if len(rows) == 1:
+        return f"{_subject(rows[0].op)} {describe(rows[0].outcome)}"
+    return f"{_ran(rows)} of {len(rows)} ops ran"
+
+
+def _identities(was: Header, now: Header) -> Iterator[tuple[str, object, object]]:
+    yield "engine", was.stamp.engine, now.stamp.engine
+    for field in ("name", "arch", "sm_count"):
+        yield f"device {field}", getattr(was.stamp.device, field), getattr(now.stamp.device, field)
+    yield "matrix digest", was.stamp.matrix_digest, now.stamp.matrix_digest
+
+
+def _circumstances(was: Header, now: Header) -> Iterator[tuple[str, object, object]]:
+    yield "matrix", was.stamp.matrix, now.stamp.matrix
+    yield "revision", was.stamp.revision, now.stamp.revision
+    yield "kaudit", was.kaudit, now.kaudit
+    yield "driver", was.stamp.device.driver, now.stamp.device.driver
+    for old, new in (
+        (was.stamp.versions, now.stamp.versions),
+        (was.stamp.environment, now.stamp.environment),
+    ):
+        for name in sorted(old.keys() | new.keys()):
+            yield name, old.get(name, "(unset)"), new.get(name, "(unset)")

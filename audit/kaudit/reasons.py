@@ -1,0 +1,52 @@
+"""The engine's words in sentences: why a path was turned down, and how that differs from before."""
+
+from kaudit.observation import Ran, Rejection, Source
+from kaudit.ranks import named
+
+
+def why(ran: Ran, lost: str | None) -> str:
+    """The end of a sentence: `: reasons` where the engine announced some, else that it did not, and what it was asked.
+
+    Of several rejections, the one of the path that was lost is quoted; else all are, each with its path.
+    """
+    if announced := _quoted(ran, "announced", lost):
+        return f": {announced}"
+    asked = _quoted(ran, "asked", lost)
+    return " without a word" + (f" (asked: {asked})" if asked else "")
+
+
+def because(rejection: Rejection) -> str:
+    return "; ".join(str(reason) for reason in rejection.reasons)
+
+
+def reasons_changed(was: Ran, now: Ran) -> str:
+    """What the engine says of a path that it turns down, and said before: the first difference."""
+    before, after = _by_path(was), _by_path(now)
+    for path, source in [*after, *(key for key in before if key not in after)]:
+        said, said_before = after.get((path, source)), before.get((path, source))
+        if said != said_before:
+            return f"{source} about {path}: {said or 'nothing'}; before: {said_before or 'nothing'}"
+    return "the same reasons stand in another order or form"
+
+
+def claim_changed(op: str, was: Ran, now: Ran) -> str | None:
+    """A sentence where the claim changed but not along with the path."""
+    if was.claimed == now.claimed or (was.claimed == was.path and now.claimed == now.path):
+        return None
+    before = was.claimed or "nothing"
+    return f"{op} runs {named(now.path)} and is claimed to run {now.claimed or 'nothing'}; before, {before}"
+
+
+def _by_path(ran: Ran) -> dict[tuple[str, Source], str]:
+    texts: dict[tuple[str, Source], str] = {}
+    for rejection in ran.rejections:
+        key = rejection.path, rejection.source
+        texts[key] = "; ".join(filter(None, (texts.get(key), because(rejection))))
+    return texts
+
+
+def _quoted(ran: Ran, source: Source, lost: str | None) -> str:
+    rejections = [rejection for rejection in ran.rejections if rejection.source == source and rejection.reasons]
+    if of_lost := [because(rejection) for rejection in rejections if rejection.path == lost]:
+        return "; ".join(of_lost)
+    return "; ".join(f"{rejection.path}: {because(rejection)}" for rejection in rejections)
