@@ -1,0 +1,136 @@
+"""The journal: what is in it is whole, what is torn never happened, and it answers for one sweep only."""
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kaudit.errors import UserError
+from kaudit.journal import Entry, journal
+from kaudit.observation import WHOLE_CELL, Crashed, Row
+from kaudit.table import SCHEMA, Device, Header, Stamp
+from kaudit.wire import Measure
+
+STAMP = Stamp("fake", "1.0", Device("NVIDIA H200", "sm_90", 132, "580.1"), {"torch": "2.8"}, {}, "smoke.yaml", "d1")
+HEADER = Header(SCHEMA, "0.1.0", STAMP, {"attention": ("fast", "slow")})
+
+
+def entry(name: str) -> Entry:
+    return Entry(name, (Row(name, WHOLE_CELL, Crashed("SIGSEGV")),), (Measure(name, WHOLE_CELL, 1.5),))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A journal of two finished cells."""
+    path = tmp_path / "t.jsonl.partial"
+    with journal(path, HEADER, resume=False) as kept:
+        kept.append([entry("a")])
+        kept.append([entry("b")])
+    return path
+
+
+def resumed(path: Path, header: Header = HEADER) -> dict[str, Entry]:
+    with journal(path, header, resume=True) as kept:
+        return dict(kept.entries)
+
+
+def test_finished_cells_are_there_again(path: Path) -> None:
+    assert resumed(path) == {"a": entry("a"), "b": entry("b")}
+
+
+def test_a_journal_cut_anywhere_keeps_the_cells_that_are_whole(path: Path) -> None:
+    whole = path.read_bytes()
+    ends = [index for index, byte in enumerate(whole, start=1) if byte == ord("\n")]
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        complete = max(0, sum(end <= length for end in ends) - 1)
+        with journal(path, HEADER, resume=True) as kept:
+            assert list(kept.entries) == ["a", "b"][:complete]
+            kept.append([entry("c")])
+        assert list(resumed(path)) == [*["a", "b"][:complete], "c"]
+
+
+def test_a_journal_with_nothing_in_it_is_nothing_to_lose(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl.partial"
+    path.write_bytes(msgspec.json.encode(HEADER) + b"\n")
+    with journal(path, msgspec.structs.replace(HEADER, kaudit="0.2.0"), resume=False) as kept:
+        assert not kept.entries
+    assert not path.exists()
+
+
+def test_finished_cells_are_not_overwritten_unasked(path: Path) -> None:
+    before = path.read_bytes()
+    with (
+        pytest.raises(UserError, match="an unfinished sweep of 2 cells; go on with --resume"),
+        journal(path, HEADER, resume=False),
+    ):
+        pass
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        (msgspec.structs.replace(HEADER, kaudit="0.2.0"), r"kaudit was 0\.1\.0, is now 0\.2\.0"),
+        (
+            msgspec.structs.replace(HEADER, stamp=msgspec.structs.replace(STAMP, matrix_digest="d2")),
+            r"stamp\.matrix_digest was d1, is now d2",
+        ),
+        (
+            msgspec.structs.replace(HEADER, stamp=msgspec.structs.replace(STAMP, versions={"torch": "2.9"})),
+            r"stamp\.versions\.torch was 2\.8, is now 2\.9",
+        ),
+        (
+            msgspec.structs.replace(HEADER, stamp=msgspec.structs.replace(STAMP, environment={"FLASH": "1"})),
+            r"stamp\.environment\.FLASH was not set, is now 1",
+        ),
+        (msgspec.structs.replace(HEADER, paths={"attention": ("fast",)}), r"paths\.attention was"),
+    ],
+)
+def test_a_journal_of_another_sweep_is_refused_by_field(path: Path, header: Header, named: str) -> None:
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=named):
+        resumed(path, header)
+    assert path.read_bytes() == before
+
+
+def test_a_line_that_is_no_cell_is_named(path: Path) -> None:
+    header, first, second, end = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([header, first[:-2], second, end]))
+    with pytest.raises(UserError, match=r"\.partial:2: not a finished cell"):
+        resumed(path)
+
+
+def test_two_sweeps_do_not_write_one_table(path: Path) -> None:
+    with (
+        journal(path, HEADER, resume=True),
+        pytest.raises(UserError, match="another sweep is writing it"),
+        journal(path, HEADER, resume=True),
+    ):
+        pass
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match="No such file or directory; choose another --out"),
+        journal(tmp_path / "missing" / "t.partial", HEADER, resume=False),
+    ):
+        pass
+
+
+def test_a_full_disk_loses_nothing_that_is_finished(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def half(file: int, data: memoryview) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[: len(data) // 2])
+
+    with journal(path, HEADER, resume=True) as kept:
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(UserError, match="No space left on device; mend that, then go on with --resume"):
+            kept.append([entry("c")])
+        monkeypatch.undo()
+    assert list(resumed(path)) == ["a", "b"]

@@ -1,0 +1,118 @@
+"""A probe that speaks the wire protocol and runs nothing. A cell's batch size says what becomes of it.
+
+Run as a script, with the probe's pipes and what FAKE_* environment variables ask for.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from kaudit.cell import Cell
+from kaudit.observation import WHOLE_CELL, Kernel, Ran, Row
+from kaudit.table import Device
+from kaudit.wire import Batch, Closed, Failed, FromProbe, Hello, Measure, Note, Observed, Opened, Poisoned
+
+SEGFAULTS, EXITS, HANGS, POISONS, UNSEEN, UNSEEN_IN_COMPANY = 101, 102, 103, 104, 105, 106
+DIES_IN_COMPANY, PRINTS, GARBLES, KILLS_CAPTURE, STALLS_CAPTURE = 107, 108, 109, 110, 111
+FORGETS, INVENTS, TWICE, KILLS_ALL, LEAVES_A_CHILD = 112, 113, 114, 115, 116
+
+
+class Probe:
+    def __init__(self, out_fd: int) -> None:
+        self.out_fd = out_fd
+
+    def send(self, message: FromProbe) -> None:
+        data = memoryview(msgspec.json.encode(message) + b"\n")
+        while data:
+            data = data[os.write(self.out_fd, data) :]
+
+    def work(self, cell: str, fate: int, alone: bool) -> None:
+        time.sleep(float(os.environ.get("FAKE_DELAY", "0")))
+        match fate:
+            case _ if fate == SEGFAULTS or (fate == DIES_IN_COMPANY and not alone):
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case _ if fate == LEAVES_A_CHILD:
+                if os.fork():
+                    os._exit(4)
+                time.sleep(3600)  # holds the pipes open
+            case _ if fate == EXITS:
+                os._exit(3)
+            case _ if fate == HANGS:
+                time.sleep(3600)
+            case _ if fate == POISONS:
+                self.send(Poisoned(cell, "cudaErrorIllegalAddress"))
+                sys.exit(1)
+            case _ if fate == PRINTS:
+                os.write(1, b'{"type":"closed"}\n' * 60_000)
+                os.write(2, b"\xff\x00" * 500_000)
+            case _ if fate == GARBLES:
+                os.write(self.out_fd, b"no message\n")
+
+    def observe(self, cells: tuple[str, ...]) -> Observed:
+        fates = {cell: Cell.parse(cell).shape.batch for cell in cells}
+        for cell, fate in fates.items():
+            self.send(Opened(cell))
+            self.work(cell, fate, alone=len(cells) == 1)
+            self.send(Closed())
+        if KILLS_CAPTURE in fates.values() or KILLS_ALL in fates.values():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if STALLS_CAPTURE in fates.values():
+            time.sleep(3600)
+        redo = {
+            cell: "2 launches have no kernel"
+            for cell, fate in fates.items()
+            if fate == UNSEEN or (fate == UNSEEN_IN_COMPANY and len(cells) > 1)
+        }
+        seen = [cell for cell, fate in fates.items() if cell not in redo and fate != FORGETS]
+        rows = [Row(cell, op, _ran(fates[cell])) for cell in seen for op in ("attention", "o_proj")]
+        rows += [Row("decode/invented", WHOLE_CELL, _ran(1)) for fate in fates.values() if fate == INVENTS]
+        rows += [row for row in rows if fates.get(row.cell) == TWICE]
+        return Observed(tuple(rows), tuple(Measure(row.cell, row.op, time.monotonic()) for row in rows), redo)
+
+
+def _ran(seed: int) -> Ran:
+    return Ran("fast", (Kernel(f"kernel_{seed}", "gemm", "gemm", 1 + seed),), claimed="fast")
+
+
+def _begin(send: Callable[[FromProbe], None]) -> None:
+    """What the environment asks for instead of, or before, Hello."""
+    match os.environ.get("FAKE_START"):
+        case "dies":
+            print("ImportError: no such engine", file=sys.stderr)
+            sys.exit(1)
+        case "hangs":
+            time.sleep(3600)
+        case "fails":
+            send(Failed("--device cuda: there is none; use --device cpu"))
+            sys.exit(0)
+    revision = os.environ.get("FAKE_REVISION", "1.0+gabc/x")
+    if pids := os.environ.get("FAKE_PIDS"):
+        with Path(pids).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if os.environ.get("FAKE_CHANGES"):  # another revision each time it starts
+            revision = str(len(Path(pids).read_text().splitlines()))
+    send(Note("waking up"))
+    device = Device("NVIDIA H200", "sm_90", 132, "580.1")
+    send(Hello("fake", revision, device, {"torch": "2.8"}, {}, {"attention": ("fast", "slow"), "o_proj": ("fast",)}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--in-fd", type=int, required=True)
+    parser.add_argument("--out-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    probe = Probe(arguments.out_fd)
+    _begin(probe.send)
+    with os.fdopen(arguments.in_fd, "rb") as batches:
+        for line in batches:
+            probe.send(probe.observe(msgspec.json.decode(line, type=Batch).cells))
+
+
+if __name__ == "__main__":
+    main()
