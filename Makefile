@@ -1,0 +1,28 @@
+# Both targets do all their own set-up on a fresh machine with Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A GPU needs torch's CUDA build, as its index serves it by default; without one the pinned CPU build is enough.
+INSTALLED := $(VENV)/.installed
+
+.PHONY: sweep test lint clean
+
+sweep: $(INSTALLED)
+	$(BIN)/kaudit sweep smoke --out build/smoke.jsonl
+	$(BIN)/kaudit show build/smoke.jsonl
+
+test: $(INSTALLED) lint
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build

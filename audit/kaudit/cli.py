@@ -1,0 +1,236 @@
+"""The command line. Data goes to stdout, words to stderr; command bodies import what they need, so that help is quick.
+
+Exit codes: 0 passed, 1 the gate failed, 2 the user can mend it, 3 a bug of ours, 130 interrupted.
+"""
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kaudit import __version__
+from kaudit.errors import ProbeError, UserError
+
+if TYPE_CHECKING:
+    from kaudit.change import Change
+    from kaudit.table import Table
+
+app = typer.Typer(
+    name="kaudit",
+    help="Which GPU kernel really ran for every cell of a matrix, why, and what changed.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+MatrixFile = Annotated[str, typer.Argument(metavar="MATRIX", help="A YAML file, or a shipped one: smoke, release.")]
+TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="A table that kaudit sweep wrote.")]
+Before = Annotated[Path, typer.Argument(metavar="BEFORE", help="The baseline table.")]
+After = Annotated[Path, typer.Argument(metavar="AFTER", help="The table to hold against it.")]
+Across = Annotated[bool, typer.Option(help="Compare the cells that two different matrices or GPUs share.")]
+Only = Annotated[str | None, typer.Option(metavar="GLOB", help="Only the cells whose id matches.")]
+MaxCells = Annotated[int, typer.Option(min=1, help="Refuse a larger matrix.")]
+Most = Annotated[int, typer.Option(min=0, help="Cells to list per kind of change.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kaudit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _kaudit(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def sweep(
+    matrix: MatrixFile,
+    engine: Annotated[str, typer.Option(help="A listed engine, or your own package.module:Class.")] = "reference",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    only: Only = None,
+    out: Annotated[Path | None, typer.Option(help="The table [default: ENGINE@REVISION-GPU.jsonl].")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with an interrupted sweep.")] = False,
+    python: Annotated[str, typer.Option(help="The Python that has the engine.")] = sys.executable,
+    cell_timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="A longer cell hangs.")] = 120.0,
+    max_cells: MaxCells = 1_000_000,
+) -> None:
+    """Run a matrix under the profiler; write the table."""
+    from kaudit.child import probe_command
+    from kaudit.expect import unmet
+    from kaudit.matrix import expand, load
+    from kaudit.progress import progress
+    from kaudit.report.summary import summary
+    from kaudit.sweep import SweepRequest
+    from kaudit.sweep import sweep as run
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise UserError(f'--device: "{device}" is not one of auto, cpu, cuda; write one of them')
+    loaded = load(matrix)
+    plan = expand(loaded, max_cells).only(only)
+    request = SweepRequest(
+        probe_command(python, engine, device), plan.name, plan.digest, out, resume=resume, cell_limit=cell_timeout
+    )
+    with progress() as told:
+        path, table = run(plan.cells, plan.skipped, request, told)
+    _words(summary(table))
+    _words(unmet(table, loaded.expect))
+    typer.echo(path)
+
+
+@app.command()
+def matrix(source: MatrixFile, max_cells: MaxCells = 1_000_000, only: Only = None) -> None:
+    """Print the cells of a matrix, and what is left out."""
+    from kaudit.matrix import expand, load
+    from kaudit.report.matrix import matrix_text
+
+    data, words = matrix_text(expand(load(source), max_cells).only(only))
+    _data(data)
+    _words(words)
+
+
+@app.command()
+def show(
+    table: TableFile,
+    cell: Annotated[str | None, typer.Option(metavar="ID", help="Tell all that is known of one cell.")] = None,
+    only: Only = None,
+    where: Annotated[list[str] | None, typer.Option(metavar="AXIS=VALUE", help="Keep cells with that value.")] = None,
+    op: Annotated[str | None, typer.Option(help="Only this op.")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B,…", help="Which columns to print.")] = None,
+) -> None:
+    """Print a table, or the whole story of one cell."""
+    from kaudit.report import columns as report
+    from kaudit.report.story import story
+    from kaudit.report.text import unclassified
+    from kaudit.show import select
+    from kaudit.table import read
+
+    found = read(table)
+    if cell is not None:
+        _data(story(found, cell))
+        return
+    rows = select(found, only, where or (), op)
+    chosen = report.choose(columns.split(",")) if columns else report.DEFAULT
+    from rich.console import Console
+
+    Console(soft_wrap=not sys.stdout.isatty()).print(report.table(rows, chosen, found.header.paths))
+    _words(unclassified(rows))
+
+
+@app.command()
+def diff(before: Before, after: After, across: Across = False, most: Most = 5) -> None:
+    """Say what moved between two tables, and why."""
+    changes, tables = _changes(before, after, across)
+    _data(_told(changes, tables, most))
+    if not changes:
+        _words(["nothing changed"])
+
+
+@app.command()
+def gate(
+    before: Before,
+    after: After,
+    policy: Annotated[Path | None, typer.Option(help="YAML: which kinds of change fail.")] = None,
+    waivers: Annotated[Path | None, typer.Option(help="YAML: changes let pass until a day.")] = None,
+    expect: Annotated[str | None, typer.Option(metavar="MATRIX", help="Hold AFTER to its expect: rules, too.")] = None,
+    across: Across = False,
+    most: Most = 5,
+) -> None:
+    """Exit 1 if a fast path was lost without a word.
+
+    Fails on new silent fallbacks, contradictions, crashes, hangs, wrong results and unseen cells, unless the policy
+    says otherwise. Exit codes: 0 passed, 1 failed, 2 mend what the line says, 3 a bug of kaudit, 130 interrupted.
+    """
+    from kaudit.expect import unmet
+    from kaudit.gate import verdict
+    from kaudit.matrix import load
+    from kaudit.policy import Policy, load_policy, load_waivers
+    from kaudit.report import text
+
+    rules = load_policy(policy) if policy else Policy()
+    waived = load_waivers(waivers) if waivers else ()
+    expectations = load(expect).expect if expect else ()
+    changes, tables = _changes(before, after, across)
+    found = verdict(changes, rules, waived, date.today())
+    broken = list(unmet(tables[1], expectations))
+    _data(_told(found.failing, tables, most))
+    _data(f"expectation not met: {line}" for line in broken)
+    _words(text.waivers(found))
+    _words([text.summary(found)])
+    if not found.passed or broken:
+        raise typer.Exit(1)
+
+
+def _changes(before: Path, after: Path, across: bool) -> "tuple[list[Change], tuple[Table, Table]]":
+    from kaudit.diff import changes, comparable
+    from kaudit.table import read
+
+    tables = read(before), read(after)
+    _words(comparable(*tables, across))
+    return list(changes(*tables, across)), tables
+
+
+def _told(changes: "Iterable[Change]", tables: "tuple[Table, Table]", most: int) -> Iterable[str]:
+    from kaudit.explain import explain
+    from kaudit.report import text
+
+    found = list(changes)
+    return text.changes(found, explain(found, *tables), most)
+
+
+def _data(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
+def _words(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line, err=True)
+
+
+def main() -> None:
+    sys.exit(_guarded(lambda: app(standalone_mode=False)))
+
+
+# The base of typer's own usage errors; where it lives differs between typer with click inside and beside it.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def _guarded(command: Callable[[], object]) -> int:
+    """Runs a command; every way in which it can end is an exit code and at most one line a fault."""
+    try:
+        result = command()
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        _words(f"error: {fault}" for fault in error.faults)
+        return 2
+    except _UsageError as error:
+        _words([f"error: {error.format_message().rstrip('.')}; see kaudit --help"])
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        _words(["interrupted"])
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. What is still buffered must not fail again as Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ProbeError as error:
+        _words([f"bug: {error}; please report it"])
+        return 3
+    except Exception as error:
+        with tempfile.NamedTemporaryFile("w", prefix="kaudit-", suffix=".txt", delete=False) as report:
+            traceback.print_exc(file=report)
+        _words([f"bug: {type(error).__name__}: {error}; please report it with {report.name}"])
+        return 3
