@@ -36,6 +36,7 @@ After = Annotated[Path, typer.Argument(metavar="AFTER", help="The table to hold 
 Across = Annotated[bool, typer.Option(help="Compare the cells that two different matrices or GPUs share.")]
 Only = Annotated[str | None, typer.Option(metavar="GLOB", help="Only the cells whose id matches.")]
 MaxCells = Annotated[int, typer.Option(min=1, help="Refuse a larger matrix.")]
+Python = Annotated[str, typer.Option(metavar="PATH", help="The Python that has the engine.")]
 Most = Annotated[int, typer.Option(min=0, help="Cells to list per kind of change.")]
 
 
@@ -62,7 +63,7 @@ def sweep(
     only: Only = None,
     out: Annotated[Path | None, typer.Option(help="The table [default: ENGINE@REVISION-GPU.jsonl].")] = None,
     resume: Annotated[bool, typer.Option(help="Go on with an interrupted sweep.")] = False,
-    python: Annotated[str, typer.Option(help="The Python that has the engine.")] = sys.executable,
+    python: Python = sys.executable,
     cell_timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="A longer cell hangs.")] = 120.0,
     max_cells: MaxCells = 1_000_000,
 ) -> None:
@@ -87,6 +88,14 @@ def sweep(
     _words(summary(table))
     _words(unmet(table, loaded.expect))
     typer.echo(path)
+
+
+@app.command()
+def engines(python: Python = sys.executable) -> None:
+    """List the engines, and which of them are installed."""
+    from kaudit.engines import installed
+
+    _data(installed(python))
 
 
 @app.command()

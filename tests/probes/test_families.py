@@ -20,7 +20,7 @@ from kaudit_probes.families import classify
             "cudnn_sdpa", "attention", "sm80",
         ),
         ("fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", "cutlass_memeff",
-         "attention", "sm80"),
+         "attention", ""),
         ("void flashinfer::BatchPrefillWithPagedKVCacheKernel<x>", "flashinfer_fa2", "attention", ""),
         ("void flashinfer::PrefillWithKVCacheKernel<x>", "flashinfer_fa3", "attention", ""),
         ("fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP64", "trtllm_gen", "attention", ""),

@@ -11,8 +11,18 @@ from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Skipped
 
-ENGINES: Mapping[str, str] = {
-    "reference": "kaudit_probes.engines.reference:ReferenceEngine",
+
+@dataclass(frozen=True)
+class Listed:
+    """Where an engine's class is, the distribution that it audits, and how to get that."""
+
+    target: str
+    package: str
+    get: str
+
+
+ENGINES: Mapping[str, Listed] = {
+    "reference": Listed("kaudit_probes.engines.reference:ReferenceEngine", "torch", "pip install 'kaudit[cuda]'"),
 }
 
 Span = Callable[[str], AbstractContextManager[object]]
@@ -89,7 +99,7 @@ class Engine(Protocol):
 
 def load(name: str) -> Callable[[str], Engine]:
     """The engine class behind a listed name or an own `package.module:Class`. Raises UserError where there is none."""
-    target = ENGINES.get(name, name)
+    target = ENGINES[name].target if name in ENGINES else name
     module, separator, attribute = target.partition(":")
     if not separator:
         raise UserError(f'--engine: no engine "{name}"; name one of {", ".join(ENGINES)}, or package.module:Class')

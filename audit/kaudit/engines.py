@@ -1,0 +1,34 @@
+"""The listed engines, as the environment of a Python has them. They are listed there and imported nowhere."""
+
+import subprocess
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from kaudit.errors import UserError
+
+LISTING_LIMIT = 60.0
+"""Seconds: the listing imports no engine, yet a cold network disk takes its time."""
+
+
+class Installed(Struct, frozen=True):
+    """`version` of the audited package is empty where it is not installed; `get` is how to get it."""
+
+    name: str
+    package: str
+    version: str
+    get: str
+
+
+def installed(python: str) -> Iterator[str]:
+    """A line per engine. Raises UserError where that Python has no kaudit."""
+    command = [python, "-P", "-m", "kaudit_probes.listing"]
+    try:
+        listed = subprocess.run(command, capture_output=True, timeout=LISTING_LIMIT, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"--python {python}: cannot list its engines: {error}; install kaudit there") from None
+    for line in listed.splitlines():
+        engine = msgspec.json.decode(line, type=Installed)
+        state = f"{engine.package} {engine.version}" if engine.version else f"not installed: {engine.get}"
+        yield f"{engine.name:<16}{state}"

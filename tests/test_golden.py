@@ -1,0 +1,71 @@
+"""Real tables, from an H200: what CI, which has no GPU, must know about GPUs. `tests/golden/record.py` makes them."""
+
+from pathlib import Path
+
+import pytest
+from kaudit_kernels.catalogue import CATALOGUE
+from kaudit_kernels.dispatch import decide
+
+from kaudit.cell import Cell
+from kaudit.observation import UNCLASSIFIED, Ran
+from kaudit.table import Table, read
+from kaudit_probes.engines.reference import problem_of
+from test_scratch import kaudit
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="module")
+def release() -> Table:
+    return read(GOLDEN / "release-h200.jsonl")
+
+
+def test_two_sweeps_of_one_revision_wrote_the_same_bytes() -> None:
+    assert (GOLDEN / "release-h200.jsonl").read_bytes() == (GOLDEN / "release-h200-again.jsonl").read_bytes()
+
+
+def test_the_release_matrix_was_seen_whole(release: Table) -> None:
+    assert len({row.cell for row in release.rows.values()}) >= 300
+    assert all(isinstance(row.outcome, Ran) for row in release.rows.values())
+    kernels = [kernel for row in release.rows.values() if isinstance(row.outcome, Ran) for kernel in row.outcome.kernels]
+    assert not {kernel.name for kernel in kernels if kernel.family == UNCLASSIFIED}
+    assert all(kernel.grid and kernel.block for kernel in kernels if kernel.role not in ("copy", "fill"))
+
+
+def test_today_s_predicates_choose_what_ran_on_the_h200(release: Table) -> None:
+    """Whoever changes a predicate records the tables again, on the GPU."""
+    device = release.header.stamp.device
+    sm = int(device.arch.removeprefix("sm_"))
+    moved = {
+        (row.cell, row.op): (row.outcome.path, chosen)
+        for row in release.rows.values()
+        if isinstance(row.outcome, Ran)
+        and (chosen := decide(row.op, problem_of(Cell.parse(row.cell), sm, device.sm_count), CATALOGUE).chosen.name)
+        != row.outcome.path
+    }
+    assert not moved
+
+
+def test_the_engine_s_word_and_the_kernels_agree(release: Table) -> None:
+    assert not [row.key for row in release.rows.values() if isinstance(row.outcome, Ran) and row.outcome.contradiction]
+
+
+def test_the_diff_names_what_the_moved_cells_share() -> None:
+    told = kaudit("diff", GOLDEN / "decode-h200.jsonl", GOLDEN / "decode-h200-silent.jsonl")
+    assert "attention left split_kv_decode for flash_prefill without a word" in told.stdout
+    assert "moved, 0 of" in told.stdout
+
+
+def test_the_gate_fails_on_the_silent_loss_of_head_dim_128() -> None:
+    gated = kaudit("gate", GOLDEN / "decode-h200.jsonl", GOLDEN / "decode-h200-silent.jsonl")
+    assert gated.returncode == 1
+    assert "gate failed" in gated.stderr
+
+
+@pytest.mark.parametrize(("policy", "code"), [("", 0), ("fail_on: [announced_fallback]\n", 1)])
+def test_the_announced_loss_fails_where_the_policy_says_so(policy: str, code: int, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(policy or "fail_on: [silent_fallback]\n")
+    gated = kaudit("gate", GOLDEN / "decode-h200.jsonl", GOLDEN / "decode-h200-announced.jsonl", "--policy", path)
+    assert gated.returncode == code
+    assert ("head_dim=128, needs 64" in gated.stdout) == (code == 1)
