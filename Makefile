@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: sweep test lint clean
 
 sweep: $(INSTALLED)
+	mkdir -p build
 	$(BIN)/kaudit sweep smoke --out build/smoke.jsonl
 	$(BIN)/kaudit show build/smoke.jsonl
 

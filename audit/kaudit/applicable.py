@@ -1,26 +1,78 @@
 """Which combinations of axis values mean something at all, before any engine is asked."""
 
-from kaudit.cell import Cell
+from collections.abc import Callable
+from inspect import signature
+
+from msgspec import Struct
+
+from kaudit.cell import Cell, DType, Feature, KvDType, Layout, Mask, Phase, Shape
+
+
+def _lengths_suit_phase(phase: Phase, shape: Shape) -> str | None:
+    q_len, kv_len = shape.q_len, shape.kv_len
+    match phase:
+        case "prefill" if q_len != kv_len:
+            return f"prefill has no earlier tokens, yet q_len={q_len} and kv_len={kv_len} (chunked_prefill has)"
+        case "chunked_prefill" | "mixed" if not 1 < q_len < kv_len:
+            return f"{phase} adds a chunk to earlier tokens, needs 1 < q_len < kv_len, has {q_len} and {kv_len}"
+        case "mixed" if shape.batch < 2:
+            return f"mixed needs a chunk and a decode in one batch, has batch={shape.batch}"
+        case "decode" if q_len > kv_len:
+            return f"decode sees its own tokens, needs q_len <= kv_len, has {q_len} and {kv_len}"
+    return None
+
+
+def _kv_is_as_the_model_or_quantised(dtype: DType, kv_dtype: KvDType) -> str | None:
+    if kv_dtype in (dtype, "fp8_e4m3", "fp8_e5m2", "int8"):
+        return None
+    return f"kv_dtype={kv_dtype} is neither the model's {dtype} nor a quantised type"
+
+
+def _tree_has_its_mask(mask: Mask, features: tuple[Feature, ...]) -> str | None:
+    if (mask.kind == "tree") == ("speculative_tree" in features):
+        return None
+    return "the tree mask and the feature speculative_tree come together or not at all"
+
+
+def _tree_is_decoded(phase: Phase, mask: Mask) -> str | None:
+    if mask.kind != "tree" or phase == "decode":
+        return None
+    return f"a speculative tree is verified in decode, not in {phase}"
+
+
+def _shared_prefix_has_pages(phase: Phase, layout: Layout, features: tuple[Feature, ...]) -> str | None:
+    if "prefix_share" not in features or (layout.kind == "paged" and phase != "prefill"):
+        return None
+    return "prefix_share shares pages of earlier tokens, needs a paged layout and a phase that has them"
+
+
+class Law(Struct, frozen=True):
+    """`check` is told these fields of a cell and nothing else, so on nothing else can it depend."""
+
+    fields: tuple[str, ...]
+    check: Callable[..., str | None]
+
+    def broken_by(self, cell: Cell) -> str | None:
+        """How, or None."""
+        return self.check(*(getattr(cell, field) for field in self.fields))
+
+
+LAWS = tuple(
+    Law(tuple(signature(check).parameters), check)
+    for check in (
+        _lengths_suit_phase,
+        _kv_is_as_the_model_or_quantised,
+        _tree_has_its_mask,
+        _tree_is_decoded,
+        _shared_prefix_has_pages,
+    )
+)
 
 
 def inapplicable(cell: Cell) -> str | None:
     """Why the combination contradicts itself, or None. Such a cell enters the table as Skipped with this reason."""
-    q_len, kv_len, batch = cell.shape.q_len, cell.shape.kv_len, cell.shape.batch
-    match cell.phase:
-        case "prefill" if q_len != kv_len:
-            return f"prefill has no earlier tokens, yet q_len={q_len} and kv_len={kv_len} (chunked_prefill has)"
-        case "chunked_prefill" | "mixed" if not 1 < q_len < kv_len:
-            return f"{cell.phase} adds a chunk to earlier tokens, needs 1 < q_len < kv_len, has {q_len} and {kv_len}"
-        case "mixed" if batch < 2:
-            return f"mixed needs a chunk and a decode in one batch, has batch={batch}"
-        case "decode" if q_len > kv_len:
-            return f"decode sees its own tokens, needs q_len <= kv_len, has {q_len} and {kv_len}"
-    if cell.kv_dtype not in (cell.dtype, "fp8_e4m3", "fp8_e5m2", "int8"):
-        return f"kv_dtype={cell.kv_dtype} is neither the model's {cell.dtype} nor a quantised type"
-    if (cell.mask.kind == "tree") != ("speculative_tree" in cell.features):
-        return "the tree mask and the feature speculative_tree come together or not at all"
-    if cell.mask.kind == "tree" and cell.phase != "decode":
-        return f"a speculative tree is verified in decode, not in {cell.phase}"
-    if "prefix_share" in cell.features and (cell.layout.kind != "paged" or cell.phase == "prefill"):
-        return "prefix_share shares pages of earlier tokens, needs a paged layout and a phase that has them"
+    for law in LAWS:
+        why = law.broken_by(cell)
+        if why is not None:
+            return why
     return None

@@ -22,6 +22,9 @@ RopeStyle = Literal["none", "neox", "interleaved"]
 Scaling = Literal["none", "linear", "yarn", "llama3"]
 Feature = Literal["prefix_share", "speculative_tree", "grammar", "cuda_graph", "softcap", "sinks"]
 
+_COUNT = r"([1-9]\d*)"
+"""No count of a cell can be 0: kv_len includes the query's own tokens. And none starts with 0: one cell has one id."""
+
 
 class Heads(Struct, frozen=True):
     """Query heads, KV heads, and the head dims of Q/K and of V, in elements."""
@@ -34,7 +37,7 @@ class Heads(Struct, frozen=True):
     @classmethod
     def parse(cls, token: str) -> Self:
         numbers = _match(
-            r"h([1-9]\d*)x([1-9]\d*)x([1-9]\d*)(?:x([1-9]\d*))?", token, "heads", "h<q>x<kv>x<dim>, as in h32x8x128"
+            rf"h{_COUNT}x{_COUNT}x{_COUNT}(?:x{_COUNT})?", token, "heads", "h<q>x<kv>x<dim>, as in h32x8x128"
         )
         q, kv, dim, v_dim = (int(number) for number in (*numbers[:3], numbers[3] or numbers[2]))
         return cls(q, kv, dim, v_dim)
@@ -53,7 +56,7 @@ class Layout(Struct, frozen=True):
     def parse(cls, token: str) -> Self:
         if token in ("contiguous", "ragged"):
             return cls(_literal(LayoutKind, token, "kv_layout"))
-        (page,) = _match(r"paged([1-9]\d*)", token, "kv_layout", "contiguous, ragged, or paged<tokens> as in paged16")
+        (page,) = _match(rf"paged{_COUNT}", token, "kv_layout", "contiguous, ragged, or paged<tokens> as in paged16")
         return cls("paged", int(page))
 
     def __str__(self) -> str:
@@ -71,7 +74,7 @@ class Mask(Struct, frozen=True):
         if token != "window" and token in get_args(MaskKind):
             return cls(_literal(MaskKind, token, "mask"))
         needed = "none, causal, custom, tree, or window<keys> as in window1024"
-        (window,) = _match(r"window([1-9]\d*)", token, "mask", needed)
+        (window,) = _match(rf"window{_COUNT}", token, "mask", needed)
         return cls("window", int(window))
 
     def __str__(self) -> str:
@@ -87,9 +90,8 @@ class Rope(Struct, frozen=True):
 
     @classmethod
     def parse(cls, token: str) -> Self:
-        style, scaling, offset = _match(
-            r"([a-z]+)(?:\+([a-z0-9]+))?(?:@(\d+))?", token, "rope", "neox, interleaved or none, as in neox+yarn@131071"
-        )
+        needed = "neox, interleaved or none, as in neox+yarn@131071"
+        style, scaling, offset = _match(r"([a-z]+)(?:\+([a-z0-9]+))?(?:@(0|[1-9]\d*))?", token, "rope", needed)
         if style == "none" and (scaling or offset):
             raise ValueError(f'rope "{token}": no position encoding takes no scaling and no offset; write none')
         return cls(
@@ -114,9 +116,8 @@ class Shape(Struct, frozen=True):
 
     @classmethod
     def parse(cls, token: str) -> Self:
-        batch, q_len, kv_len, skew = _match(
-            r"b(\d+)q(\d+)k(\d+)(skew)?", token, "shape", "b<batch>q<q_len>k<kv_len>, as in b8q1k4096 or b8q1k4096skew"
-        )
+        needed = "b<batch>q<q_len>k<kv_len> with counts of at least 1, as in b8q1k4096 or b8q1k4096skew"
+        batch, q_len, kv_len, skew = _match(rf"b{_COUNT}q{_COUNT}k{_COUNT}(skew)?", token, "shape", needed)
         return cls(int(batch), int(q_len), int(kv_len), bool(skew))
 
     def __str__(self) -> str:
@@ -138,12 +139,16 @@ class Cell(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read an id. Raises ValueError with one line that says which part is wrong and what it may be."""
+        """Read an id. Raises ValueError with one line that says which part is wrong and what it may be.
+
+        Tokens may be spelled in several ways where a matrix file lists them, `sinks+softcap` and `softcap+sinks`; an id
+        only in the one that `id` gives back.
+        """
         parts = text.split("/")
         if len(parts) != len(cls.__struct_fields__):
             raise ValueError(f'cell "{text}" has {len(parts)} parts, needs {"/".join(cls.__struct_fields__)}')
         phase, dtype, kv, heads, layout, mask, rope, features, shape = parts
-        return cls(
+        cell = cls(
             _literal(Phase, phase, "phase"),
             _literal(DType, dtype, "dtype"),
             _literal(KvDType, kv.removeprefix("kv-"), "kv_dtype"),
@@ -154,6 +159,9 @@ class Cell(Struct, frozen=True):
             parse_features(features),
             Shape.parse(shape),
         )
+        if cell.id != text:
+            raise ValueError(f'cell "{text}" is not as ids are spelled; write {cell.id}')
+        return cell
 
     @property
     def id(self) -> str:
@@ -213,7 +221,7 @@ def parse_features(token: str) -> tuple[Feature, ...]:
 
 @cache
 def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    return re.compile(pattern, re.ASCII)
 
 
 def _match(pattern: str, token: str, what: str, needed: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ Exit codes: 0 passed, 1 the gate failed, 2 the user can mend it, 3 a bug of ours
 """
 
 import os
+import shutil
 import sys
 import tempfile
 import traceback
@@ -87,7 +88,7 @@ def sweep(
         path, table = run(plan.cells, plan.skipped, request, told)
     _words(summary(table))
     _words(unmet(table, loaded.expect))
-    typer.echo(path)
+    _data([str(path)])
 
 
 @app.command()
@@ -131,9 +132,9 @@ def show(
         return
     rows = select(found, only, where or (), op)
     chosen = report.choose(columns.split(",")) if columns else report.DEFAULT
-    from rich.console import Console
-
-    Console(soft_wrap=not sys.stdout.isatty()).print(report.table(rows, chosen, found.header.paths))
+    # Only a terminal has a width to keep to; a pipe gets each row on one line.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    _data(report.table(rows, chosen, found.header.paths).lines(width))
     _words(unclassified(rows))
 
 
@@ -199,13 +200,26 @@ def _told(changes: "Iterable[Change]", tables: "tuple[Table, Table]", most: int)
 
 
 def _data(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(line)
+    """To stdout. A reader that has seen enough and closes the pipe changes neither the rest of the run nor its end."""
+    try:
+        for line in lines:
+            typer.echo(_printable(line))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _words(lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(line, err=True)
+        typer.echo(_printable(line), err=True)
+
+
+_CONTROL = {code: "�" for code in (*range(32), 127, *range(128, 160)) if chr(code) != "\t"}
+
+
+def _printable(line: str) -> str:
+    """What engines said, and what strangers' tables hold, must not move the cursor or forge a line of a log."""
+    return line.translate(_CONTROL)
 
 
 def main() -> None:
@@ -220,7 +234,6 @@ def _guarded(command: Callable[[], object]) -> int:
     """Runs a command; every way in which it can end is an exit code and at most one line a fault."""
     try:
         result = command()
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except UserError as error:
         _words(f"error: {fault}" for fault in error.faults)
@@ -231,10 +244,6 @@ def _guarded(command: Callable[[], object]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         _words(["interrupted"])
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. What is still buffered must not fail again as Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except ProbeError as error:
         _words([f"bug: {error}; please report it"])
         return 3

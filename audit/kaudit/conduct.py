@@ -2,7 +2,7 @@
 
 Cells run in company first. One that was open when the process died, or whose capture was unhealthy, runs again alone in
 a fresh process, after all others; only what happens there is its outcome. So a death that was not the cell's doing, a
-`kill -9` from outside for one, changes no table.
+`kill -9` from outside for one, changes no table. A hang has had its whole limit to end: it is not tried again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

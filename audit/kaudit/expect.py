@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from kaudit.cell import Cell
+from kaudit.ids import cells_read
 from kaudit.matrix.rules import Expectation
 from kaudit.observation import WHOLE_CELL, Crashed, Hung, Outcome, Ran, Refused, Row, Skipped, Unseen
 from kaudit.table import Table, cells_of
@@ -12,11 +13,11 @@ def unmet(table: Table, expectations: Sequence[Expectation]) -> Iterator[str]:
     """In the order of the expectations, then of the table. An expectation that no cell is asked about is stale: a line.
 
     Skipped cells are not asked: they contradict themselves, or the adapter cannot express them. What crashed, hung or
-    was not seen shows nothing, and so meets nothing.
+    was not seen shows nothing, and so meets nothing. Raises UserError where the id of one that was run is none.
     """
-    cells = [
-        (Cell.parse(cell), rows) for cell, rows in cells_of(table).items() if not isinstance(rows[0].outcome, Skipped)
-    ]
+    run = ((cell, rows) for cell, rows in cells_of(table).items() if not isinstance(rows[0].outcome, Skipped))
+    with cells_read():
+        cells = [(Cell.parse(cell), rows) for cell, rows in run]
     for expectation in expectations:
         asked = [(cell, rows) for cell, rows in cells if expectation.when.holds(cell)]
         if not asked:

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from kaudit.change import Change, Kind
-from kaudit.errors import UserError
+from kaudit.ids import cells_read
 from kaudit.literals import Grid, Mask, Numbers
 from kaudit.observation import WHOLE_CELL
 from kaudit.table import Table
@@ -70,10 +70,8 @@ def explain(changes: Iterable[Change], before: Table, after: Table) -> dict[Kind
     found = {}
     for kind, group in moved.items():
         ops = {op for _, op in group}
-        try:
+        with cells_read():
             rows, grid = universe(next(iter(ops)) if len(ops) == 1 else None)
-        except ValueError as error:
-            raise UserError(f"a table holds what is no cell: {error}; restore it or sweep again") from None
         found[kind] = tuple(rules(grid, np.fromiter((row in group for row in rows), np.bool_, len(rows))))
     return {kind: of_kind for kind, of_kind in found.items() if of_kind}
 

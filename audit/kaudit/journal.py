@@ -28,6 +28,10 @@ class Entry(Struct, frozen=True):
     rows: tuple[Row, ...]
     measures: tuple[Measure, ...] = ()
 
+    def __post_init__(self) -> None:
+        if {row.cell for row in self.rows} != {self.cell}:
+            raise ValueError(f"no rows, or rows of another cell than {self.cell}")
+
 
 _decoder = msgspec.json.Decoder(Entry)
 
@@ -109,13 +113,13 @@ def _restore(file: int, path: Path, header: Header, *, resume: bool) -> dict[str
         return {}
     if not resume:
         raise UserError(f"{path}: an unfinished sweep of {len(lines)} cells; go on with --resume, or delete it")
-    if changed := difference(decode_header(first, str(path)), header):
+    if changed := difference(decode_header(first, str(path), Header), header):
         raise UserError(f"{path}: {changed}; undo that to resume, or delete the file to sweep anew")
     entries = {}
     for number, line in enumerate(lines, start=2):
         try:
             entry = _decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UserError(f"{path}:{number}: not a finished cell: {error}; delete the file to sweep anew") from None
         entries[entry.cell] = entry
     os.ftruncate(file, len(whole + newline))

@@ -98,6 +98,10 @@ class Ran(Struct, frozen=True, gc=False, tag="ran", omit_defaults=True):
     def announced(self) -> bool:
         return any(rejection.source == "announced" and rejection.reasons for rejection in self.rejections)
 
+    def explains(self, path: str | None) -> bool:
+        """Whether the engine announced a reason for turning down this very path."""
+        return any(no.source == "announced" and no.reasons and no.path == path for no in self.rejections)
+
     @property
     def contradiction(self) -> bool:
         return self.claimed is not None and self.claimed != self.path
@@ -112,7 +116,7 @@ class Refused(Struct, frozen=True, gc=False, tag="refused"):
 class Crashed(Struct, frozen=True, gc=False, tag="crashed"):
     """The cell ended in a signal, an exit, a CUDA error or an exception that the engine does not mean as a refusal.
 
-    `how` is deterministic ("SIGSEGV", "exit 3", "RuntimeError"); what varies (addresses, pids) stays out of the table.
+    `how` is deterministic ("SIGSEGV", "exit 3", "KeyError: 'q'"); what varies (addresses, pids) stays out of the table.
     """
 
     how: str

@@ -5,14 +5,14 @@ from kaudit.ranks import named
 
 
 def why(ran: Ran, lost: str | None) -> str:
-    """The end of a sentence: `: reasons` where the engine announced some, else that it did not, and what it was asked.
-
-    Of several rejections, the one of the path that was lost is quoted; else all are, each with its path.
-    """
-    if announced := _quoted(ran, "announced", lost):
+    """The end of a sentence: `: reasons` where the engine announced some for the path that was lost, else that it did
+    not, what it announced of other paths, and what it was asked."""
+    announced = _quoted(ran, "announced", lost)
+    if ran.explains(lost):
         return f": {announced}"
     asked = _quoted(ran, "asked", lost)
-    return " without a word" + (f" (asked: {asked})" if asked else "")
+    hints = [f"{how}: {said}" for how, said in (("announced only", announced), ("asked", asked)) if said]
+    return " without a word" + (f" ({'; '.join(hints)})" if hints else "")
 
 
 def because(rejection: Rejection) -> str:
@@ -46,6 +46,7 @@ def _by_path(ran: Ran) -> dict[tuple[str, Source], str]:
 
 
 def _quoted(ran: Ran, source: Source, lost: str | None) -> str:
+    """The reasons of the path that was lost; where there are none, those of all others, each with its path."""
     rejections = [rejection for rejection in ran.rejections if rejection.source == source and rejection.reasons]
     if of_lost := [because(rejection) for rejection in rejections if rejection.path == lost]:
         return "; ".join(of_lost)

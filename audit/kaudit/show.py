@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.globs import glob
+from kaudit.ids import cells_read
 from kaudit.observation import WHOLE_CELL, Row
 from kaudit.table import Table, cells_of
 
@@ -46,10 +47,8 @@ def _alike(cell: str, cells: Mapping[str, object]) -> list[str]:
 
 
 def _where(cells: Sequence[str], conditions: Sequence[str]) -> list[str]:
-    try:
+    with cells_read():
         axes = {cell: Cell.parse(cell).axes() for cell in cells}
-    except ValueError as error:
-        raise UserError(f"the table holds what is no cell: {error}; restore it or sweep again") from None
     faults = []
     for condition in conditions:
         axis, equals, value = condition.partition("=")

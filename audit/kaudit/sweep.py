@@ -106,5 +106,7 @@ def _check_writable(out: Path) -> None:
     """An hour's sweep must not end in what a glance can tell."""
     if out.is_dir():
         raise UserError(f"{out}: is a folder; name a file with --out")
+    if out.exists() and not out.is_file():
+        raise UserError(f"{out}: is no regular file, and a table would take its place; name a file with --out")
     if not os.access(out.parent, os.W_OK | os.X_OK):
         raise UserError(f"{out}: {out.parent} is not a folder that can be written; choose another --out")

@@ -6,14 +6,14 @@ same file, a baseline lives in git, and one changed row is one changed line.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from kaudit.atomic import replacing
 from kaudit.errors import UserError
-from kaudit.observation import WHOLE_CELL, Outcome, Row
+from kaudit.observation import WHOLE_CELL, Outcome, Ran, Row
 
 SCHEMA = 1
 
@@ -57,6 +57,12 @@ class Table(Struct, frozen=True):
         return cls(header, {row.key: row for row in sorted(rows, key=lambda row: row.key)})
 
 
+class _FirstLine(Header, frozen=True):
+    """A header in its file: with the count of rows, so that a table cut short is no smaller table."""
+
+    rows: int
+
+
 class _AnySchema(Struct):
     schema: int
 
@@ -82,7 +88,7 @@ def read(path: Path) -> Table:
         raise UserError(f"{path}: {error.strerror}; name a table that `kaudit sweep` wrote") from None
     if not lines:
         raise UserError(f"{path}: the file is empty; sweep again to write it")
-    header = decode_header(lines[0], str(path))
+    header = decode_header(lines[0], str(path), _FirstLine)
     rows: dict[tuple[str, str], Row] = {}
     # Many cells share an outcome to the byte, an op that does not look at the KV cache for one: each is built once.
     outcomes: dict[bytes, Outcome] = {}
@@ -92,19 +98,25 @@ def read(path: Path) -> Table:
             text = bytes(known.outcome)
             if text not in outcomes:
                 outcomes[text] = _outcome_decoder.decode(text)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise UserError(f"{path}:{number}: not a row of a table: {error}; restore it or sweep again") from None
         key = known.cell, known.op
         if key in rows:
             raise UserError(f"{path}:{number}: {' '.join(key)} stands twice; restore it or sweep again")
         rows[key] = Row(*key, outcomes[text])
-    unlisted = {op for _, op in rows} - {op for op, paths in header.paths.items() if paths} - {WHOLE_CELL}
+    if len(rows) != header.rows:
+        raise UserError(f"{path}: has {len(rows)} of its {header.rows} rows; restore it or sweep again")
+    needing = {row.op for row in rows.values() if row.op != WHOLE_CELL or isinstance(row.outcome, Ran)}
+    unlisted = needing - {op for op, paths in header.paths.items() if paths}
     if unlisted:
         raise UserError(f"{path}:1: no paths listed for {', '.join(sorted(unlisted))}; restore it or sweep again")
-    return Table(header, rows)
+    return Table(Header(header.schema, header.kaudit, header.stamp, header.paths), rows)
 
 
-def decode_header(line: bytes, where: str) -> Header:
+H = TypeVar("H", bound=Header)
+
+
+def decode_header(line: bytes, where: str, kind: type[H]) -> H:
     """Raises UserError with one of three messages: not a table, written by a newer kaudit, written by an older one."""
     try:
         schema = msgspec.json.decode(line, type=_AnySchema).schema
@@ -112,14 +124,16 @@ def decode_header(line: bytes, where: str) -> Header:
             raise UserError(f"{where}:1: schema {schema} is newer than this kaudit's {SCHEMA}; upgrade kaudit")
         if schema < SCHEMA:
             raise UserError(f"{where}:1: schema {schema} is older than this kaudit's {SCHEMA}; sweep again")
-        return msgspec.json.decode(line, type=Header)
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UserError(f"{where}:1: not the header of a table: {error}; name one that `kaudit sweep` wrote") from None
 
 
 def write(path: Path, table: Table) -> None:
     """Write a table whole or not at all. Raises UserError where the folder cannot be written."""
-    lines = [_encoder.encode(table.header), *(_encoder.encode(row) for row in table.rows.values()), b""]
+    header = table.header
+    first = _FirstLine(header.schema, header.kaudit, header.stamp, header.paths, len(table.rows))
+    lines = [_encoder.encode(first), *(_encoder.encode(row) for row in table.rows.values()), b""]
     try:
         with replacing(path) as file:
             file.write(b"\n".join(lines))

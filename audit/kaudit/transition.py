@@ -153,7 +153,9 @@ def _fallback(op: str, was: Ran, now: Ran, old: Paths, new: Paths, moved: int) -
         else:
             fact = f"{op} went from {there} to {here}, although {lost} now stands first in the engine's list"
         delisted = ": the engine no longer lists it" if lost is not None and lost not in new else ""
-        yield "announced_fallback" if now.announced else "silent_fallback", fact + (delisted or why(now, lost))
+        # What it says of other paths, it may have said all along: that does not tell why this one is gone.
+        said = now.announced if delisted else now.explains(lost)
+        yield "announced_fallback" if said else "silent_fallback", fact + (delisted or why(now, lost))
     elif falls and was.announced and not now.announced:
         still = f"still runs {here}" if was.path == now.path else f"runs {here} (before, {there})"
         asked = why(now, new[0]).removeprefix(" without a word")

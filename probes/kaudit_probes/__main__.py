@@ -50,7 +50,7 @@ def main() -> int:
             engine.revision(),
             stamp.device(device),
             stamp.versions(device),
-            stamp.environment(engine.environment),
+            stamp.environment(engine.environment) | dict(engine.switches()),
             {op: tuple(path.name for path in paths) for op, paths in engine.paths().items()},
         )
     )

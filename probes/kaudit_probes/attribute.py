@@ -71,7 +71,8 @@ def _account(calls: Sequence[Host], by_correlation: dict[int, list[Activity]]) -
     if len({call.correlation for call in calls}) != len(calls):
         return Unhealthy("two launches carry one correlation id")
     for call in calls:
-        activities = sorted(by_correlation[call.correlation], key=lambda activity: activity.start)
+        # A graph's nodes are numbered as they were captured; parallel branches of it start in any order.
+        activities = sorted(by_correlation[call.correlation], key=lambda found: (found.graph_node, found.start))
         if not activities:
             missing = sum(not by_correlation[other.correlation] for other in calls)
             return Unhealthy(f"{missing} of {len(calls)} launches have no device activity")
@@ -83,12 +84,17 @@ def _account(calls: Sequence[Host], by_correlation: dict[int, list[Activity]]) -
 
 
 def _outermost(calls: Sequence[Host]) -> list[Host]:
-    """A runtime launch shows the driver call that it makes as an event of its own, inside it, with its correlation."""
+    """A runtime launch shows the driver call that it makes as an event of its own, inside it, with its correlation.
+
+    Launches of other threads may stand between the two.
+    """
     kept: list[Host] = []
+    latest: dict[int, Host] = {}
     for call in sorted(calls, key=lambda call: (call.start, -call.end)):
-        if kept and kept[-1].correlation == call.correlation and kept[-1].holds(call):
-            continue
-        kept.append(call)
+        outer = latest.get(call.correlation)
+        if outer is None or not outer.holds(call):
+            latest[call.correlation] = call
+            kept.append(call)
     return kept
 
 

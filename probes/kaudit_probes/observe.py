@@ -34,13 +34,14 @@ class ContextLost(Exception):
         self.last_word = last_word
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Ready:
-    """A cell that was warmed up, and what it takes to run it again."""
+    """A cell that was warmed up, and what it takes to run it again. `claimed`: the engine's word on its last run."""
 
     cell: Cell
     call: Call
     listener: Listener
+    claimed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -99,6 +100,7 @@ class Observer:
         with ready.listener.listening():
             ready.call.run(span)
             self._capture.synchronize()
+            ready.claimed = ready.call.claimed()
 
     def _run_all(self, ready: Sequence[_Ready], outcomes: dict[str, Outcome], session: Session) -> None:
         for prepared in ready:
@@ -107,7 +109,7 @@ class Observer:
                 outcomes[prepared.cell.id] = failure
 
     def _words(self, ready: _Ready) -> Words:
-        return Words(ready.call.claimed(), self._engine.announced(ready.listener.heard()), ready.call.explain())
+        return Words(ready.claimed, self._engine.announced(ready.listener.heard()), ready.call.explain())
 
     def _attempt(self, cell: Cell, work: Callable[[], T]) -> T | Outcome:
         """Do a cell's work: what it raises is its outcome, unless it took the CUDA context with it.
@@ -120,10 +122,8 @@ class Observer:
             result = work()
         except self._engine.refusals as error:
             result = Refused(first_line(error))
-        except torch.OutOfMemoryError:
-            result = _OUT_OF_MEMORY
         except Exception as error:
-            result = Crashed(f"{type(error).__name__}: {first_line(error)}")
+            result = _crash(error)
             try:
                 self._capture.synchronize()
             except Exception:
@@ -143,6 +143,9 @@ class Observer:
             return
         rows, measures = [], []
         for op, verdict in seen.items():
+            if not self._paths.get(op):
+                findings.redo[cell_id] = f"the engine marked {op}, for which it lists no path"
+                return
             match verdict:
                 case Unhealthy(why):
                     findings.redo[cell_id] = f"{op}: {why}"
@@ -154,10 +157,22 @@ class Observer:
         findings.measures.extend(measures)
 
 
+# torch's allocators have an exception of their own for it; CUDA, its libraries, Triton and Python have others.
+_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|ALLOC_FAILED|can't allocate memory")
+
+
+def _crash(error: Exception) -> Crashed:
+    said = first_line(error)
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or _NO_MEMORY.search(said):
+        return _OUT_OF_MEMORY
+    return Crashed(f"{type(error).__name__}: {said}".removesuffix(": "))
+
+
 _VARIES = re.compile(r"0x[0-9a-fA-F]+")
 
 
 def first_line(error: BaseException) -> str:
     """What of an exception's text goes into a table: its first line, without addresses, at most 300 characters."""
-    lines = str(error).strip().splitlines() or [""]
+    text = str(error).encode(errors="replace").decode()  # a path that is no UTF-8 holds what JSON cannot
+    lines = text.strip().splitlines() or [""]
     return _VARIES.sub("0x…", lines[0])[:300]

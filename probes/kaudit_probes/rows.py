@@ -1,7 +1,7 @@
 """From the kernels of one op, and what the engine says of it, to its Ran: the kernels decide which path it was."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kaudit.cell import Cell
@@ -9,6 +9,9 @@ from kaudit.observation import GraphMode, Kernel, Ran, Rejection
 from kaudit_probes.engines import Path
 
 Rejections = Mapping[str, tuple[Rejection, ...]]
+
+NOTHING = r"(?!)"
+"""Matches no name."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,9 @@ class Words:
 
 def ran(cell: Cell, op: str, kernels: tuple[Kernel, ...], paths: Sequence[Path], words: Words) -> Ran:
     return Ran(
-        path=path_shown([kernel.name for kernel in kernels], paths),
+        path=path_shown(
+            [kernel.name for kernel in kernels], paths, lambda path: path.fits is None or path.fits(cell, kernels)
+        ),
         kernels=kernels,
         claimed=words.claimed.get(op),
         rejections=merged(words.announced.get(op, ()), words.asked.get(op, ())),
@@ -31,22 +36,30 @@ def ran(cell: Cell, op: str, kernels: tuple[Kernel, ...], paths: Sequence[Path],
     )
 
 
-def path_shown(names: Sequence[str], paths: Sequence[Path]) -> str | None:
-    """The fastest path of which every expression matches some kernel name.
+def path_shown(
+    names: Sequence[str], paths: Sequence[Path], fits: Callable[[Path], bool] = lambda _: True
+) -> str | None:
+    """The fastest path of which every expression matches some kernel name, and which `fits`; or the path that shows
+    nothing of its own, where no other one does and kernels were seen.
 
-    If none does: the path that shows nothing of its own, provided that kernels were seen and that none of them matches
-    an expression of another path (half of a fast path is not the slow one). Else None: the kernels match no path.
+    None, no path, if a kernel that is not of that path matches an expression of another: half of the work on a fast
+    path is not that path, nor is half of a fast path the slow one.
     """
     if not names:
         return None
-    expressions = {path.name: [re.compile(shown) for shown in path.shows] for path in paths}
-    for name, patterns in expressions.items():
-        if patterns and all(any(pattern.search(kernel) for kernel in names) for pattern in patterns):
-            return name
-    marks = [pattern for patterns in expressions.values() for pattern in patterns]
-    if any(pattern.search(kernel) for pattern in marks for kernel in names):
+    found = next((path for path in paths if path.shows and fits(path) and _shown(path, names)), None)
+    if found is None:
+        found = next((path for path in paths if not path.shows), None)
+    if found is None:
         return None
-    return next((name for name, patterns in expressions.items() if not patterns), None)
+    foreign = [expression for path in paths for expression in path.shows if path is not found]
+    own = "|".join(f"(?:{expression})" for expression in found.shows) or NOTHING
+    rest = [name for name in names if not re.search(own, name)]
+    return None if any(re.search(expression, name) for expression in foreign for name in rest) else found.name
+
+
+def _shown(path: Path, names: Sequence[str]) -> bool:
+    return all(any(re.search(expression, name) for name in names) for expression in path.shows)
 
 
 def merged(announced: Sequence[Rejection], asked: Sequence[Rejection]) -> tuple[Rejection, ...]:

@@ -56,6 +56,7 @@ def table(*outcomes: Outcome, op: str = "attention", cell: str = CELL, **more: o
 
 _words = st.text('ab é\n"\\\u2028', max_size=9)
 _counts = st.integers(0, 1 << 20)
+_lengths = st.integers(1, 1 << 20)
 _triples = st.none() | st.tuples(_counts, _counts, _counts)
 _paths = st.sampled_from(["flash", "split", "eager", "unlisted"])
 _reasons = st.builds(Unmet, _words, _words, _words, st.booleans()) | st.builds(Said, _words)
@@ -106,7 +107,7 @@ cells = st.builds(
         st.sampled_from(["none", "causal", "window1024", "tree"]),
         st.sampled_from(["none", "neox", "interleaved+yarn@131071", "neox@5"]),
         st.sampled_from(["plain", "sinks", "cuda_graph+sinks+softcap"]),
-        st.builds("b{}q{}k{}{}".format, _counts, _counts, _counts, st.sampled_from(["", "skew"])),
+        st.builds("b{}q{}k{}{}".format, _lengths, _lengths, _lengths, st.sampled_from(["", "skew"])),
     ),
 )
 

@@ -60,6 +60,14 @@ def test_announced_fallback_quotes_the_reason_of_the_lost_path() -> None:
     }
 
 
+def test_what_is_said_of_another_path_does_not_announce_the_loss_of_this_one() -> None:
+    of_flash = announced("flash", "no flash here")
+    assert moved(ran("split", of_flash), ran("eager", of_flash, asked("split"))) == {
+        "silent_fallback": "attention left split for eager without a word"
+        " (announced only: flash: no flash here; asked: head_dim=96, needs one of 64, 128)"
+    }
+
+
 def test_a_lost_reason_is_a_silent_fallback() -> None:
     assert moved(ran("split", announced("flash")), ran("split", asked("flash"))) == {
         "silent_fallback": "attention still runs split instead of flash, and no longer says why"

@@ -3,6 +3,7 @@
 import pytest
 from tables_for_tests import CELL, header
 
+from kaudit.errors import UserError
 from kaudit.expect import unmet
 from kaudit.matrix import Expectation
 from kaudit.matrix.rules import When
@@ -88,3 +89,9 @@ def test_an_expectation_that_asks_no_cell_is_stale(outcome: Outcome, when: When)
     (sentence,) = said(outcome, Expectation(when, path="flash"))
     has = "phase=prefill|mixed" if when.keys else "anything"
     assert sentence == f"stale: no cell that was run has {has}, where path flash is expected"
+
+
+def test_an_id_that_is_none_is_told() -> None:
+    spoilt = Table.of(header(), [Row(CELL.replace("b8", "b08"), "attention", Ran("flash", KERNELS))])
+    with pytest.raises(UserError, match=r"a table holds what is no cell: shape .b08q1k4096. is not .*; restore it or"):
+        list(unmet(spoilt, [Expectation(ALL, path="flash")]))

@@ -8,6 +8,7 @@ from tables_for_tests import header, ran
 
 from kaudit.change import Change
 from kaudit.diff import changes
+from kaudit.errors import UserError
 from kaudit.explain import explain, rules
 from kaudit.literals import Grid
 from kaudit.observation import Crashed, Outcome, Row
@@ -113,6 +114,14 @@ def test_changes_of_one_op_are_set_against_that_op() -> None:
 def test_crashed_cells_are_set_against_cells() -> None:
     explained = explain(*two_tables(lambda cell: Crashed("SIGSEGV") if "paged8" in cell else ran("flash")))
     assert [str(rule) for rule in explained["crashed"]] == ["page_size=8: 192 of 192 moved, 0 of 384 others"]
+
+
+@pytest.mark.parametrize("spoilt", [CELLS[0].replace("b8", "b08"), "decode"])
+def test_an_id_that_is_none_is_told(spoilt: str) -> None:
+    before = Table.of(header(), [Row(cell, "attention", ran()) for cell in (spoilt, *CELLS[1:3])])
+    after = Table.of(header(), [Row(cell, "attention", ran("eager")) for cell in (spoilt, *CELLS[1:3])])
+    with pytest.raises(UserError, match="a table holds what is no cell"):
+        explain(changes(before, after), before, after)
 
 
 def test_the_order_of_rows_does_not_matter() -> None:

@@ -1,13 +1,11 @@
 from datetime import date
-from pathlib import Path
 
 import pytest
 from tables_for_tests import CELL
 
 from kaudit.change import Change, Kind
-from kaudit.errors import UserError
 from kaudit.gate import verdict
-from kaudit.policy import Policy, Rule, Waiver, load_policy, load_waivers
+from kaudit.policy import Policy, Rule, Waiver
 from kaudit.report import text
 
 TODAY = date(2026, 6, 30)
@@ -81,66 +79,3 @@ def test_the_verdict_in_words() -> None:
         "waiver expired on 2026-01-01: silent_fallback in prefill/*; renew or remove it (known)",
     ]
     assert text.summary(verdict([], Policy(), (), TODAY)) == "gate passed: 0 waived, 0 tolerated"
-
-
-def written(tmp_path: Path, content: str) -> Path:
-    path = tmp_path / "file.yaml"
-    path.write_text(content)
-    return path
-
-
-def test_the_documented_files_load(tmp_path: Path) -> None:
-    policy = load_policy(
-        written(
-            tmp_path,
-            """
-            fail_on: [crashed]
-            rules:
-              - {cells: "decode/*", op: attention, fail_on: [silent_fallback], because: sold}
-            """,
-        )
-    )
-    assert policy.fail_on == ("crashed",)
-    assert policy.rules[0].fail_on == ("silent_fallback",)
-    waivers = load_waivers(
-        written(
-            tmp_path,
-            """
-            - {cells: "*", kind: hung, because: bare, expires: 2026-12-31}
-            - {cells: "*", kind: hung, because: quoted, expires: "2026-12-31"}
-            """,
-        )
-    )
-    assert {waiver.expires for waiver in waivers} == {date(2026, 12, 31)}
-
-
-def test_all_faults_of_a_file_come_at_once_each_with_its_place(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        """
-        - {cells: "*", kind: slient_fallback, because: x, expires: 2026-12-31}
-        - {cells: "*", kind: hung, because: "", expires: soon}
-        - {cells: "*", kind: hung, until: 2026-12-31, because: x}
-        """,
-    )
-    with pytest.raises(UserError) as error:
-        load_waivers(path)
-    places = [fault.removeprefix(f"{path}: ").split(":")[0] for fault in error.value.faults]
-    assert places == ["[0].kind", "[1].because", "[1].expires", "[2].expires", "[2].until"]
-
-
-@pytest.mark.parametrize("content", ["fail_on: [", "fail_on: everything", "- 1", "\x00", "rules: [{fail_on: []}]"])
-def test_what_is_no_policy_is_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(UserError, match=r"file\.yaml"):
-        load_policy(written(tmp_path, content))
-
-
-def test_empty_files_say_nothing(tmp_path: Path) -> None:
-    empty = written(tmp_path, "# no waiver is needed any more")
-    assert load_waivers(empty) == ()
-    assert load_policy(empty) == Policy()
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No such file"):
-        load_policy(tmp_path / "none.yaml")

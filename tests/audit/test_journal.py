@@ -96,9 +96,19 @@ def test_a_journal_of_another_sweep_is_refused_by_field(path: Path, header: Head
     assert path.read_bytes() == before
 
 
-def test_a_line_that_is_no_cell_is_named(path: Path) -> None:
-    header, first, second, end = path.read_bytes().split(b"\n")
-    path.write_bytes(b"\n".join([header, first[:-2], second, end]))
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"cell":"a","rows":[{"cell":"a"',
+        b'{"cell":"a","rows":[]}',
+        b'{"cell":"a","rows":[{"cell":"c","op":"*","outcome":{"type":"crashed","how":""}}]}',
+        b'{"cell":"a","rows":[],"x":' + b"[" * 100_000,
+    ],
+    ids=["torn", "no-rows", "of-another-cell", "deep"],
+)
+def test_a_line_that_is_no_cell_is_named(path: Path, line: bytes) -> None:
+    header, _, second, end = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([header, line, second, end]))
     with pytest.raises(UserError, match=r"\.partial:2: not a finished cell"):
         resumed(path)
 

@@ -52,3 +52,10 @@ def test_a_pattern_is_stale_only_if_it_fits_no_block(tmp_path: Path) -> None:
 def test_a_fault_in_a_block_stands_at_its_place(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"blocks.yaml:4:\d+: .*bf17"):
         plan(tmp_path, BLOCKS.replace("dtype: [bf16], mask: [causal, window64]", "dtype: [bf17], mask: [causal]"))
+
+
+def test_the_limit_is_on_the_full_products_of_all_blocks(tmp_path: Path) -> None:
+    plan(tmp_path, BLOCKS)
+    with pytest.raises(UserError, match="the full product has 6 combinations, the limit is 6"):
+        expand(load(str(tmp_path / "blocks.yaml")), max_cells=6)
+    assert expand(load(str(tmp_path / "blocks.yaml")), max_cells=7).product == 7

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kaudit.errors import UserError
 from kaudit.matrix import load
-from kaudit.matrix.marks import MOST_DEPTH, read_yaml
+from kaudit.strict_yaml.marks import MOST_DEPTH, read_yaml
 
 
 def faults(folder: Path, text: str | bytes) -> list[str]:
@@ -31,7 +31,12 @@ def faults(folder: Path, text: str | bytes) -> list[str]:
         ("axes: {}\nzzz: 1", '2:1: unknown key "zzz"; it may be: cover, axes, name, max_len, also, forbid, expect'),
         ("axes: {}\naxes: {}", '2:1: key "axes" stands on line 1 already; write it once'),
         ("name: x", '1:1: "axes" is missing; add it'),
-        ("- axes", "1:1: matrix is a list, needs a mapping, as in {key: value}"),
+        ("", '1:1: "axes" is missing; add it'),
+        ("# only a comment\n", '1:1: "axes" is missing; add it'),
+        ("axes: {}\nalso:\n- {covr: 2, axes: {}}", '3:4: unknown key "covr"; did you mean "cover"?'),
+        ("axes: {}\nforbid: [3]", "2:10: forbid is 3, needs a mapping, as in {key: value}"),
+        ("axes:\n  mask: [*, causal]", "2:11: not YAML: while scanning an alias expected alphabetic"),
+        ("- axes", "1:1: the file is a list, needs a mapping, as in {key: value}"),
         ("axes: {}\nname: 1.10", "2:7: name is 1.1, needs text; put it in quotes if text is meant"),
         ("axes: {}\ncover: 4", "2:8: cover 4 is not one of full, 2, 3; write one of them"),
         ("axes: {}\nmax_len: 0", "2:10: max_len is 0, needs at least 1"),
@@ -56,7 +61,10 @@ def faults(folder: Path, text: str | bytes) -> list[str]:
         ("axes:\n  heads:\n  - {model: llama}", '3:5: model "llama" is not one of deepseek-v3, gemma-2-9b,'),
         ("axes:\n  heads:\n  - {model: phi-2, tp: 3}", "3:5: tp=3 does not divide 32 query heads; write a divisor"),
         ("axes:\n  heads:\n  - {model: phi-2, pp: 3}", '3:20: unknown key "pp"; it may be: model, tp'),
-        ("axes:\n  shape: [b0q1k1]", '2:11: shape "b0q1k1" has a zero; write counts of at least 1'),
+        (
+            "axes:\n  shape: [b0q1k1]",
+            '2:11: shape "b0q1k1" is not b<batch>q<q_len>k<kv_len> with counts of at least 1,',
+        ),
         ("axes:\n  shape:\n  - {batch: 1, q_len: pag, kv_len: 1}", '3:23: "pag" is not a number of tokens, nor page,'),
         ("axes:\n  shape:\n  - {batch: 1, q_len: true, kv_len: 1}", "3:23: True is not a number of tokens, nor page,"),
         ("axes:\n  shape:\n  - {batch: 1, q_len: 1, kv_len: kv_len}", "3:5: kv_len is given in terms of itself;"),
@@ -109,8 +117,6 @@ def test_an_alias_may_share_a_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"", "the file is empty; list the axes of the matrix under `axes:`"),
-        (b"# only a comment\n", "the file is empty; list the axes of the matrix under `axes:`"),
         (b"axes: \xff", "not UTF-8 text (byte 6); save it as UTF-8"),
         ("axes: {}".encode("utf-16"), "not UTF-8 text (byte 0); save it as UTF-8"),
         (b"#" * ((1 << 20) + 1), "larger than 1 MiB; name another file"),
@@ -123,16 +129,17 @@ def test_no_text_to_read(tmp_path: Path, content: bytes, fault: str) -> None:
 @pytest.mark.parametrize(
     ("source", "fault"),
     [
-        (".", ".: Is a directory; name another file or a shipped matrix: release, smoke"),
-        ("smok", "smok: No such file or directory; name another file or a shipped matrix: release, smoke"),
+        (".", ".: Is a directory; name another file or a shipped matrix: "),
+        ("smok", "smok: No such file or directory; name another file or a shipped matrix: "),
         ("none/m.yaml", "none/m.yaml: No such file or directory; name another file"),
-        ("x" * 5000, f"{'x' * 5000}: File name too long; name another file or a shipped matrix: release, smoke"),
+        ("x" * 5000, f"{'x' * 5000}: File name too long; name another file or a shipped matrix: "),
     ],
 )
 def test_no_file_to_read(source: str, fault: str) -> None:
     with pytest.raises(UserError) as caught:
         load(source)
-    assert caught.value.faults == (fault,)
+    (found,) = caught.value.faults
+    assert found.startswith(fault)
 
 
 NAMES = "name cover max_len axes forbid expect phase dtype heads shape when because path q_len tp"

@@ -1,8 +1,5 @@
-from io import StringIO
-
 import pytest
 from hypothesis import given
-from rich.console import Console
 from tables_for_tests import CELL, announced, asked, header, ran, tables
 
 from kaudit.errors import UserError
@@ -57,6 +54,12 @@ def test_a_slip_is_told(conditions: dict[str, object], said: str) -> None:
     assert said in str(error.value)
 
 
+def test_an_id_that_is_none_is_told() -> None:
+    spoilt = Table.of(header(), [Row(CELL.replace("b8", "b08"), "attention", ran())])
+    with pytest.raises(UserError, match=r"a table holds what is no cell: shape .b08q1k4096. is not"):
+        select(spoilt, where=["head_dim=128"])
+
+
 def test_all_conditions_at_fault_are_told() -> None:
     with pytest.raises(UserError) as error:
         select(ONE, where=["a=1", "b=2"])
@@ -109,20 +112,17 @@ def test_an_unknown_cell_brings_its_neighbours() -> None:
 @given(tables())
 def test_every_table_can_be_shown_and_told(one: Table) -> None:
     rows = list(one.rows.values())
-    Console(width=80, quiet=True).print(table(rows, tuple(COLUMNS), one.header.paths))
+    assert list(table(rows, tuple(COLUMNS), one.header.paths).lines(80))
     for row in rows:
         assert list(story(one, row.cell))
 
 
-def printed(terminal: bool) -> list[str]:
-    file = StringIO()
-    console = Console(file=file, width=80, force_terminal=terminal, color_system=None, soft_wrap=not terminal)
-    console.print(table(select(ONE), DEFAULT, ONE.header.paths))
-    return file.getvalue().splitlines()
+def printed(width: int | None) -> list[str]:
+    return list(table(select(ONE), DEFAULT, ONE.header.paths).lines(width))
 
 
 def test_a_narrow_terminal_has_ids_on_lines_of_their_own() -> None:
-    assert [line.rstrip() for line in printed(terminal=True)] == [
+    assert printed(width=80) == [
         "  op         outcome            path   fallback   families      launches",
         CELL,
         "  attention  ran                eager  announced  fa2           1",
@@ -135,7 +135,7 @@ def test_a_narrow_terminal_has_ids_on_lines_of_their_own() -> None:
 
 
 def test_a_pipe_has_every_row_on_one_line() -> None:
-    lines = printed(terminal=False)
+    lines = printed(width=None)
     assert len(lines) == 1 + len(ONE.rows)
     assert lines[-1].split() == [PREFILL, "attention", "ran", "split", "SILENT", "fa2", "1"]
 

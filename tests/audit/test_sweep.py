@@ -1,5 +1,6 @@
 """The conductor, with a probe that runs nothing: what a cell comes to when its process does not behave."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,6 +202,12 @@ def test_an_interrupted_sweep_says_how_to_go_on_and_goes_on(tmp_path: Path) -> N
 def test_an_out_that_cannot_be_is_refused_before_anything_starts(tmp_path: Path, out: str) -> None:
     with pytest.raises(UserError, match="folder"):
         sweep([cell(1)], [], SweepRequest(("/no/such/python",), "m", "d", tmp_path / out), Silent())
+
+
+def test_a_table_does_not_take_the_place_of_a_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="no regular file"):
+        sweep([cell(1)], [], SweepRequest(("/no/such/python",), "m", "d", tmp_path / "pipe"), Silent())
 
 
 def test_the_table_is_named_after_what_it_is_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

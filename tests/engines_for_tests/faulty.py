@@ -64,6 +64,9 @@ class FaultyEngine:
     def revision(self) -> str:
         return "1"
 
+    def switches(self) -> Mapping[str, str]:
+        return {}
+
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         return {"attention": (Path("fast", (r"^aten::mm$",)), Path("slow", (r"^aten::bmm$",)))}
 

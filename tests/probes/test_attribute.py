@@ -110,6 +110,13 @@ def test_a_driver_call_inside_the_runtime_call_of_its_correlation_is_the_same_la
     assert verdicts([*session(), inner])["a"] == verdicts(session())["a"]
 
 
+def test_a_launch_of_another_thread_may_stand_between_a_runtime_call_and_its_driver_call() -> None:
+    inner = {**launch(2, 11.4, "cuLaunchKernelEx", 0.4), "cat": "cuda_driver"}
+    other = [{**launch(9, 11.2), "tid": 2}, kernel(9, 32.5)]
+    assert verdicts([*session(), inner, *other])["a"] == verdicts([*session(), *other])["a"]
+    assert isinstance(verdicts([*session(), inner, *other])["a"], Healthy)
+
+
 def test_an_op_that_launches_nothing_is_healthy_and_empty() -> None:
     events = [event for event in session() if event["args"].get("correlation") not in (2, 3, 4)]
     assert verdicts(events)["a"] == Healthy((), 0.0)

@@ -28,6 +28,9 @@ class Toy:
     def revision(self) -> str:
         return "1"
 
+    def switches(self) -> Mapping[str, str]:
+        return {}
+
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         return {"attention": (Path("fast", ("aten::mm",)), Path("slow", ("aten::bmm",)))}
 
@@ -57,6 +60,13 @@ class ToyCall:
                 raise torch.OutOfMemoryError("2 GiB of 3 GiB")
             case 5:
                 return
+            case 7:
+                raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+            case 8:
+                raise ValueError("no file caf\udcff")
+            case 10:
+                with span("an op of nobody"):
+                    torch.mm(x[0], x[0])
         with span("attention"):
             if self.batch == 6:
                 logging.getLogger("toy").info("no fast path today")
@@ -97,18 +107,30 @@ def test_each_cell_of_a_batch_gets_its_own_outcome() -> None:
     assert {measure.cell for measure in observed.measures} == {cell(1).id, cell(6).id}
 
 
-def test_out_of_memory_beside_others_is_redone_and_alone_it_is_a_crash() -> None:
-    together, _ = observe(1, 4)
-    assert together.redo == {cell(4).id: "out of memory beside the rest of its batch"}
+@pytest.mark.parametrize("batch", [4, 7], ids=["torch's", "a library's"])
+def test_out_of_memory_beside_others_is_redone_and_alone_it_is_a_crash(batch: int) -> None:
+    together, _ = observe(1, batch)
+    assert together.redo == {cell(batch).id: "out of memory beside the rest of its batch"}
     assert [row.cell for row in together.rows] == [cell(1).id]
-    alone, _ = observe(4)
+    alone, _ = observe(batch)
     assert [row.outcome for row in alone.rows] == [Crashed("out of memory")]
+
+
+def test_what_json_cannot_hold_does_not_cost_the_batch() -> None:
+    observed, _ = observe(8)
+    assert [row.outcome for row in observed.rows] == [Crashed("ValueError: no file caf?")]
 
 
 def test_a_cell_that_marks_no_op_is_not_a_cell_where_nothing_happened() -> None:
     observed, _ = observe(5)
     assert observed.redo == {cell(5).id: "the engine marked none of its ops"}
     assert not observed.rows
+
+
+def test_an_op_that_no_path_is_listed_for_is_not_vouched_for_and_costs_no_other_cell() -> None:
+    observed, _ = observe(1, 10)
+    assert observed.redo == {cell(10).id: "the engine marked an op of nobody, for which it lists no path"}
+    assert [row.cell for row in observed.rows] == [cell(1).id]
 
 
 def test_the_conductor_knows_at_each_moment_which_cell_is_open() -> None:

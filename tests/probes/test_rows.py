@@ -18,6 +18,17 @@ def test_half_of_a_fast_path_is_no_path() -> None:
     assert path_shown(["decode_kernel", "softmax"], PATHS) is None
 
 
+def test_a_fast_path_beside_the_kernels_of_another_is_no_path() -> None:
+    assert path_shown(["flash_fwd", "decode_kernel", "merge_kernel"], PATHS) is None
+    assert path_shown(["flash_fwd", "softmax", "copy"], PATHS) == "flash"
+
+
+def test_a_kernel_that_two_paths_share_is_not_foreign_to_either() -> None:
+    paths = (Path("split", ("^fwd", "^combine")), Path("whole", ("^fwd",)))
+    assert path_shown(["fwd", "combine"], paths) == "split"
+    assert path_shown(["fwd"], paths) == "whole"
+
+
 def test_no_kernels_are_no_path() -> None:
     assert path_shown([], PATHS) is None
 

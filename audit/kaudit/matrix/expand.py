@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,104 +68,77 @@ class Plan(Struct, frozen=True):
 def expand(matrix: Matrix, max_cells: int = MAX_CELLS) -> Plan:
     """The cells of all blocks of a matrix.
 
-    Raises UserError where the full product of one has `max_cells` combinations or more, or a covering array more rows.
+    Raises UserError where the full products have `max_cells` combinations or more, or a covering array more rows.
     """
     blocks = matrix.blocks()
-    plans = [_expand(block, max_cells) for block in blocks]
-    cells = {cell.id: cell for plan in plans for cell in plan.cells}
-    skipped = {skip[0].id: skip for plan in plans for skip in plan.skipped}
+    full = sum(combinations(block.axes) for block in blocks if block.cover == "full")
+    if full >= max_cells:
+        raise UserError(
+            f"{matrix.name}: the full product has {full} combinations, the limit is {max_cells}; "
+            "write cover: 2 or cover: 3, or raise --max-cells"
+        )
+    cells: dict[str, Cell] = {}
+    skipped: dict[str, tuple[Cell, str]] = {}
     unresolved: Counter[str] = Counter()
-    for plan in plans:
-        unresolved.update(dict(plan.unresolved))
+    forbidden: Counter[int] = Counter()
+    covered: set[tuple[str, str]] = set()
+    uncovered: dict[tuple[str, str], Uncovered] = {}
+    for block in blocks:
+        space = space_of(block)
+        has: set[tuple[int, int]] = set()  # axis, and index of the value
+        for row in _rows(block, space, max_cells).tolist():
+            cell = cell_of(_values(block, row), block.max_len)
+            if isinstance(cell, str):
+                unresolved[cell] += 1
+            elif (why := inapplicable(cell)) is not None:
+                skipped[cell.id] = cell, why
+            else:
+                cells[cell.id] = cell
+                has.update(enumerate(row))
+        forbidden.update(_taken(space, len(matrix.forbid)))
+        for axis, name in enumerate(AXES):
+            for index, value in enumerate(getattr(block.axes, name)):
+                key = name, _text(value)
+                if (axis, index) in has:
+                    covered.add(key)
+                elif key not in uncovered:
+                    uncovered[key] = Uncovered(*key, _why(block, space, axis, index))
     return Plan(
         matrix.name,
         tuple(cells[key] for key in sorted(cells)),
         tuple(skipped[key] for key in sorted(skipped)),
         tuple(sorted(unresolved.items())),
-        tuple(
-            (rule.because, sum(plan.forbidden[number][1] for plan in plans))
-            for number, rule in enumerate(matrix.forbid)
-        ),
-        tuple(_covered_nowhere(blocks, plans)),
-        sum(plan.product for plan in plans),
+        tuple((rule.because, forbidden[number]) for number, rule in enumerate(matrix.forbid)),
+        tuple(missing for key, missing in uncovered.items() if key not in covered),
+        sum(combinations(block.axes) for block in blocks),
     )
 
 
-def _covered_nowhere(blocks: Sequence[Matrix], plans: Sequence[Plan]) -> Iterator[Uncovered]:
-    """What a block leaves uncovered, unless another one that lists it has a cell with it; with its first reason."""
-    covered = {
-        (axis, _text(value))
-        for block, plan in zip(blocks, plans, strict=True)
-        for axis in AXES
-        for value in getattr(block.axes, axis)
-        if not any((missing.axis, missing.value) == (axis, _text(value)) for missing in plan.uncovered)
-    }
-    missing = {(found.axis, found.value): found for plan in reversed(plans) for found in plan.uncovered}
-    return (found for key, found in missing.items() if key not in covered)
+def _rows(block: Matrix, space: Space, most: int) -> NDArray[np.intp]:
+    """The combinations to make cells of, as indices of values, (rows, axes)."""
+    if block.cover == "full":
+        return np.argwhere(space.allowed[np.ix_(*space.classes)])
+    return cover(space.allowed & space.applicable, space.classes, block.cover, most)
 
 
 def _text(value: object) -> str:
     return "+".join(value) or "plain" if isinstance(value, tuple) else str(value)
 
 
-def _expand(matrix: Matrix, max_cells: int) -> Plan:
-    count = combinations(matrix.axes)
-    if matrix.cover == "full" and count >= max_cells:
-        raise UserError(
-            f"{matrix.name}: the full product has {count} combinations, the limit is {max_cells}; "
-            "write cover: 2 or cover: 3, or raise --max-cells"
-        )
-    space = space_of(matrix)
-    if matrix.cover == "full":
-        rows = np.argwhere(space.allowed[np.ix_(*space.classes)])
-    else:
-        rows = cover(space.allowed & space.applicable, space.classes, matrix.cover, max_cells)
-    cells: dict[str, Cell] = {}
-    skipped: dict[str, tuple[Cell, str]] = {}
-    unresolved: Counter[str] = Counter()
-    has = [np.zeros(len(own), np.bool_) for own in space.classes]
-    for row in rows.tolist():
-        cell = cell_of(_values(matrix, row), matrix.max_len)
-        if isinstance(cell, str):
-            unresolved[cell] += 1
-        elif (why := inapplicable(cell)) is not None:
-            skipped[cell.id] = cell, why
-        else:
-            cells[cell.id] = cell
-            for axis, value in enumerate(row):
-                has[axis][value] = True
-    return Plan(
-        matrix.name,
-        tuple(cells[key] for key in sorted(cells)),
-        tuple(skipped[key] for key in sorted(skipped)),
-        tuple(sorted(unresolved.items())),
-        tuple(
-            (rule.because, taken) for rule, taken in zip(matrix.forbid, _taken(space, len(matrix.forbid)), strict=True)
-        ),
-        tuple(_uncovered(matrix, space, has)),
-        count,
-    )
-
-
 def _values(matrix: Matrix, row: Sequence[int]) -> list[Any]:
     return [getattr(matrix.axes, name)[index] for name, index in zip(AXES, row, strict=True)]
 
 
-def _taken(space: Space, rules: int) -> Iterator[int]:
+def _taken(space: Space, rules: int) -> dict[int, int]:
     """Combinations forbidden by each rule."""
+    taken = {}
     sizes = [np.bincount(own) for own in space.classes]
     for number in range(rules):
         count = (space.listed & (space.rule == number)).astype(np.int64)
         for size in reversed(sizes):
             count = count @ size
-        yield int(count)
-
-
-def _uncovered(matrix: Matrix, space: Space, has: Sequence[NDArray[np.bool_]]) -> Iterator[Uncovered]:
-    for axis, name in enumerate(AXES):
-        for index in np.flatnonzero(~has[axis]).tolist():
-            value = getattr(matrix.axes, name)[index]
-            yield Uncovered(name, _text(value), _why(matrix, space, axis, index))
+        taken[number] = int(count)
+    return taken
 
 
 def _why(matrix: Matrix, space: Space, axis: int, index: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from kaudit.cell import Heads
-from kaudit.matrix.files import read_text
+from kaudit.strict_yaml.text import read_text
 
 _KV_NAMES = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
 _DIM_NAMES = ("head_dim", "attention_head_dim", "kv_channels")

@@ -12,16 +12,13 @@ from kaudit.matrix.values import (
     FeaturesValue,
     HeadsValue,
     LayoutValue,
-    Many,
     MaskValue,
     RopeValue,
     ShapesByPhase,
     ShapesValue,
-    Some,
-    Strict,
-    Text,
     WhenValue,
 )
+from kaudit.strict_yaml.types import Many, Some, Strict, Text
 
 DEFAULT_SHAPES: dict[Phase, ShapeSpec] = {
     "prefill": ShapeSpec(1, Length(128), Length(128)),

@@ -10,13 +10,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kaudit.applicable import inapplicable
-from kaudit.cell import Cell, Heads, Layout, Mask, Phase, Rope, Shape
+from kaudit.applicable import LAWS, Law
+from kaudit.cell import Cell, Heads, Layout, Mask, Rope
 from kaudit.errors import UserError
 from kaudit.matrix.lengths import Length, ShapeSpec
 from kaudit.matrix.model import Axes, Matrix, ShapeChoice
@@ -41,14 +40,6 @@ _NEUTRAL: dict[str, Any] = {
     "features": (),
     "shape": ShapeChoice(ShapeSpec(2, Length(1), Length(1)), ("decode",)),
 }
-
-_ANY_SHAPE: dict[Phase, Shape] = {
-    "prefill": Shape(2, 1, 1),
-    "chunked_prefill": Shape(2, 2, 3),
-    "decode": Shape(2, 1, 1),
-    "mixed": Shape(2, 2, 3),
-}
-"""A shape that suits each phase."""
 
 
 class Space(Struct, frozen=True):
@@ -90,7 +81,7 @@ def space_of(matrix: Matrix) -> Space:
         [_tabulate(matrix, AXES_OF[key], _fitting(matrix, key, patterns)) for key, patterns in rule.when.keys]
         for rule in matrix.forbid
     ]
-    applicable = _applicable(matrix)
+    applicable = list(_applicable(matrix))
     classes, first = _classes([listed, *applicable, *(table for rule in rules for table in rule)], matrix)
     sizes = tuple(len(own) for own in first)
     if prod(sizes) > MOST_CLASSES:
@@ -109,37 +100,30 @@ def space_of(matrix: Matrix) -> Space:
     return Space(classes, by_class([listed]), rule, by_class(applicable))
 
 
-def _applicable(matrix: Matrix) -> list[Table]:
-    """`inapplicable` is a conjunction of checks, each on one of these groups of axes; a test holds it to that.
+def _applicable(matrix: Matrix) -> Iterator[Table]:
+    yield _tabulate(matrix, AXES_OF["shape"], _holding(matrix, lambda _: True))
+    axis_of = dict(zip(Cell.__struct_fields__, AXES, strict=True))
+    for law in LAWS:
+        axes = [axis for field in law.fields for axis in AXES_OF[axis_of[field]]]
+        yield _tabulate(matrix, axes, _obeying(matrix, law))
 
-    Each group is asked about with the others at values that suit it.
-    """
 
-    def lengths_suit_phase(given: Sequence[Any]) -> bool:
-        cell = cell_of(given, matrix.max_len)
-        if isinstance(cell, str):
-            return False
-        plain = msgspec.structs.replace(cell, layout=_NEUTRAL["kv_layout"], mask=_NEUTRAL["mask"])
-        return inapplicable(plain) is None
-
-    def rest_suits_phase(given: Sequence[Any]) -> bool:
-        cell = cell_of(given, matrix.max_len)
-        assert isinstance(cell, Cell)  # the neutral shape is in plain numbers
-        return inapplicable(msgspec.structs.replace(cell, shape=_ANY_SHAPE[cell.phase])) is None
-
-    return [
-        _tabulate(matrix, ("phase", "kv_layout", "mask", "shape"), lengths_suit_phase),
-        _tabulate(matrix, ("phase", "kv_layout", "mask", "features"), rest_suits_phase),
-        _tabulate(matrix, ("dtype", "kv_dtype"), rest_suits_phase),
-    ]
+def _obeying(matrix: Matrix, law: Law) -> Callable[[Sequence[Any]], bool]:
+    return _holding(matrix, lambda cell: law.broken_by(cell) is None)
 
 
 def _fitting(matrix: Matrix, key: str, patterns: tuple[str, ...]) -> Callable[[Sequence[Any]], bool]:
-    def holds(given: Sequence[Any]) -> bool:
-        cell = cell_of(given, matrix.max_len)
-        return isinstance(cell, Cell) and fits(cell, key, patterns)
+    return _holding(matrix, lambda cell: fits(cell, key, patterns))
 
-    return holds
+
+def _holding(matrix: Matrix, holds: Callable[[Cell], bool]) -> Callable[[Sequence[Any]], bool]:
+    """Of one value per axis: whether they make a cell for which it holds."""
+
+    def held(given: Sequence[Any]) -> bool:
+        cell = cell_of(given, matrix.max_len)
+        return isinstance(cell, Cell) and holds(cell)
+
+    return held
 
 
 def _over(matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Discriminator,
-    Field,
     PlainValidator,
     PositiveInt,
     Tag,
@@ -23,6 +19,7 @@ from kaudit.cell import Feature, Heads, Layout, Mask, Rope, Shape, parse_feature
 from kaudit.matrix.heads import from_config, from_preset, split
 from kaudit.matrix.lengths import Length, ShapeSpec
 from kaudit.matrix.rules import AXES_OF
+from kaudit.strict_yaml.types import Some, Strict
 
 
 def _token(parse: Callable[[str], Any]) -> PlainValidator:
@@ -36,13 +33,6 @@ def _token(parse: Callable[[str], Any]) -> PlainValidator:
         return parse(value)
 
     return PlainValidator(read)
-
-
-def _shape(token: str) -> ShapeSpec:
-    shape = Shape.parse(token)
-    if not all((shape.batch, shape.q_len, shape.kv_len)):
-        raise ValueError(f'shape "{token}" has a zero; write counts of at least 1')
-    return ShapeSpec.of(shape)
 
 
 def _length(value: object) -> Length:
@@ -64,19 +54,6 @@ def _patterns(value: object) -> tuple[str, ...]:
     if not given or not all(isinstance(item, str) or type(item) is int for item in given):
         raise ValueError(f"{value!r} is not a value or a list of values; write text or whole numbers, truths in quotes")
     return tuple(str(item) for item in given)
-
-
-T = TypeVar("T")
-Many = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
-Some = Annotated[Many[T], Field(min_length=1)]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-Text = Annotated[str, AfterValidator(lambda text: " ".join(text.split())), Field(min_length=1)]
-"""One line of prose, however YAML folds it."""
 
 
 class ModelHeads(Strict):
@@ -135,7 +112,7 @@ HeadsValue = Annotated[
     Discriminator(_heads_form),
 ]
 ShapeValue = Annotated[
-    Annotated[ShapeSpec, _token(_shape), Tag("<token>")]
+    Annotated[ShapeSpec, _token(lambda token: ShapeSpec.of(Shape.parse(token))), Tag("<token>")]
     | Annotated[ShapeItem, AfterValidator(ShapeItem.spec), Tag("<item>")],
     Discriminator(lambda value: "<item>" if isinstance(value, dict) else "<token>"),
 ]

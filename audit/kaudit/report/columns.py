@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
 
 from kaudit.errors import UserError
 from kaudit.launches import short
@@ -24,17 +22,13 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class Listing(Struct, frozen=True):
-    """Rows of text under their columns, for rich to print."""
+    """Rows of text under their columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # Only a terminal has a width to keep to; a pipe gets each row on one line.
-        yield Text("\n".join(self.lines(options.max_width if console.is_terminal else None)))
-
     def lines(self, width: int | None) -> Iterator[str]:
-        """Aligned columns. Where they are wider than `width`, an id of a cell gets a line before its rows instead."""
+        """Aligned columns. Where they are wider than `width` characters, a cell's id gets a line before its rows."""
         whole = _aligned([self.columns, *self.rows])
         if "cell" not in self.columns or width is None or max(map(len, whole)) <= width:
             yield from whole

@@ -1,7 +1,7 @@
 """The Engine protocol, and the one dict that lists the engines. Listing them imports none of them."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kaudit.cell import Cell
 from kaudit.errors import UserError
-from kaudit.observation import Refused, Rejection, Skipped
+from kaudit.observation import Kernel, Refused, Rejection, Skipped
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ class Path:
 
     `shows`: regular expressions; the path ran if each matches the name of some kernel of the op. A path that shows
     nothing of its own (eager torch) is the one that ran if kernels were seen and no other path's expressions match any.
+    `fits`: for paths whose kernels share their names: whether those of a cell are this one's, by their grids say.
     """
 
     name: str
     shows: tuple[str, ...] = ()
+    fits: Callable[[Cell, Sequence[Kernel]], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,10 @@ class Engine(Protocol):
         """What is being audited: equal revisions are equal code."""
         ...
 
+    def switches(self) -> Mapping[str, str]:
+        """State of the process that steers dispatch without being an environment variable; it goes into the stamp."""
+        ...
+
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         """Per op, its paths, fastest first."""
         ...
@@ -105,6 +111,6 @@ def load(name: str) -> Callable[[str], Engine]:
         raise UserError(f'--engine: no engine "{name}"; name one of {", ".join(ENGINES)}, or package.module:Class')
     try:
         engine: Callable[[str], Engine] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UserError(f'--engine: "{name}" does not import: {error}; install it where --python points') from None
     return engine

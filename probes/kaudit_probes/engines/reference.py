@@ -27,6 +27,9 @@ class ReferenceEngine:
     def revision(self) -> str:
         return revision()
 
+    def switches(self) -> Mapping[str, str]:
+        return {}
+
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         return {
             op: tuple(Path(kernel.name, kernel.functions) for kernel in kernels) for op, kernels in CATALOGUE.items()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 MOST_BYTES = 1 << 20
-"""A matrix or a config has some KB; a device or a checkpoint named by mistake shall not be read whole."""
+"""Such a file has some KB; a device or a checkpoint named by mistake shall not be read whole."""
 
 
 def read_text(path: Path) -> str:

@@ -16,7 +16,7 @@ Path = tuple[str | int, ...]
 
 MOST_DEPTH = 20
 MOST_NODES = 50_000
-"""With aliases followed. Both are far beyond any matrix, and keep a bomb from taking memory or the Python stack."""
+"""With aliases followed. Both are far beyond what people write, and keep a bomb from taking memory or the stack."""
 
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -53,13 +53,11 @@ class Marked(Struct):
 
 def read_yaml(text: str, source: str) -> Marked:
     """Raises UserError where the text is no single YAML document, or nests or repeats itself beyond reason."""
-    marked = Marked({}, {}, [])
+    marked = Marked({(): (1, 1)}, {}, [])
     try:
         _check_depth(text)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        if root is None:
-            raise UserError(f"{source}: the file is empty; list the axes of the matrix under `axes:`")
-        marked.data = _convert(root, (), marked, ())
+        marked.data = None if root is None else _convert(root, (), marked, ())
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         mark = before.count("\n") + 1, error.position - before.rfind("\n")
@@ -70,7 +68,9 @@ def read_yaml(text: str, source: str) -> Marked:
         found = error.problem_mark or error.context_mark
         line, column = (found.line + 1, found.column + 1) if found else (1, 1)
         what = " ".join(part for part in (error.context, error.problem) if part)
-        raise UserError(Fault(line, column, f"not YAML: {what}; mend the syntax").at(source)) from None
+        # A glob such as */paged16/* reads as one.
+        mend = "put text that begins with * in quotes" if "alias" in what else "mend the syntax"
+        raise UserError(Fault(line, column, f"not YAML: {what}; {mend}").at(source)) from None
     # PyYAML lets chr() and int() fail on "\UFFFFFFFF" and on %YAML 1.<many digits>.
     except (ValueError, OverflowError) as error:
         raise UserError(Fault(1, 1, f"not YAML: {error}; mend the syntax").at(source)) from None

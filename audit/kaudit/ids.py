@@ -1,0 +1,16 @@
+"""Cell ids as a table holds them: text, which an editor or a merge may have spoilt."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kaudit.errors import UserError
+
+
+@contextmanager
+def cells_read() -> Iterator[None]:
+    """Around the reading of ids: the ValueError of one that is none becomes a UserError."""
+    try:
+        yield
+    except ValueError as error:
+        what = " ".join(str(error).split())
+        raise UserError(f"a table holds what is no cell: {what}; restore it or sweep again") from None

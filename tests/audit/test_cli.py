@@ -1,0 +1,87 @@
+"""What a user meets: exit codes, one line a fault, data on stdout and words on stderr."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tables_for_tests import CELL, ran, table
+
+from kaudit import cli
+from kaudit.table import write
+
+NO_TORCH = "import sys; sys.modules.update(torch=None, triton=None); from kaudit.cli import main; main()"
+
+
+def kaudit(*arguments: object, code: str = "from kaudit.cli import main; main()") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Path, Path]:
+    before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
+    write(before, table(ran("flash")))
+    write(after, table(ran("eager")))
+    return before, after
+
+
+def test_diff_gate_and_show_need_no_torch(tables: tuple[Path, Path]) -> None:
+    assert "silent_fallback: 1" in kaudit("diff", *tables, code=NO_TORCH).stdout
+    assert kaudit("gate", *tables, code=NO_TORCH).returncode == 1
+    assert CELL in kaudit("show", tables[0], code=NO_TORCH).stdout
+    assert "attention" in kaudit("show", tables[0], "--cell", CELL, code=NO_TORCH).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["swep"], "No such command 'swep'"),
+        (["diff"], "Missing argument"),
+        (["diff", "nowhere.jsonl", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["diff", "--most", "-1", "a", "b"], "--most"),
+        (["sweep", "nowhere"], "or a shipped matrix: "),
+        (["sweep", "smoke", "--device", "tpu"], '--device: "tpu" is not one of'),
+        (["sweep", "smoke", "--only", "nothing/*"], "--only: no cell of smoke matches"),
+        (["sweep", "smoke", "--engine", "nosuch", "--out", "/tmp/x.jsonl"], 'no engine "nosuch"'),
+        (["sweep", "smoke", "--python", "/nowhere/python"], "/nowhere/python"),
+        (["matrix", "/"], "/"),
+        (["show", "/"], "/"),
+        (["engines", "--python", "/nowhere/python"], "/nowhere/python"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_exit_2(arguments: list[str], fault: str) -> None:
+    ended = kaudit(*arguments)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    (line,) = [line for line in ended.stderr.splitlines() if "starting the profiler" not in line]
+    assert line.startswith("error: ")
+    assert fault in line
+
+
+def test_a_bug_of_ours_is_one_line_that_names_the_traceback_s_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(**_: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(sys, "argv", ["kaudit"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bug: KeyError: 'oops'")
+    report = Path(line.rsplit(" ", 1)[1])
+    assert "Traceback" in report.read_text()
+    report.unlink()
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+    command = f"{sys.executable} -m kaudit matrix release | head -n 1; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0)
+
+
+def test_the_version_is_told() -> None:
+    assert kaudit("--version").stdout.startswith("kaudit 0.")
