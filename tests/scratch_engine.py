@@ -35,6 +35,7 @@ def scratch_copy(folder: Path, loss: Loss, *, announced: bool) -> Path:
         announcing = "if decision.rejected:"
         source = engine.read_text()
         assert announcing in source, "the engine does not announce where it used to"
-        lost = f"{loss.kernel} ({loss.denied}, needs"
-        engine.write_text(source.replace(announcing, f"if decision.rejected and {lost!r} not in str(decision):"))
+        alone = rf"{loss.kernel} \({loss.denied}, needs [^;]*?\)"  # a cell with other reasons had fallen back before
+        said = f'if decision.rejected and not __import__("re").search({alone!r}, str(decision)):'
+        engine.write_text(source.replace(announcing, said))
     return folder

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from kaudit_kernels.catalogue import CATALOGUE
-from kaudit_kernels.dispatch import decide
 
+from golden.reclassify import reclassified
 from kaudit.cell import Cell
 from kaudit.observation import UNCLASSIFIED, Ran
 from kaudit.table import Table, read
+from kaudit_kernels.catalogue import CATALOGUE
+from kaudit_kernels.dispatch import decide
 from kaudit_probes.engines.reference import problem_of
 from test_scratch import kaudit
 
@@ -27,9 +28,18 @@ def test_two_sweeps_of_one_revision_wrote_the_same_bytes() -> None:
 def test_the_release_matrix_was_seen_whole(release: Table) -> None:
     assert len({row.cell for row in release.rows.values()}) >= 300
     assert all(isinstance(row.outcome, Ran) for row in release.rows.values())
-    kernels = [kernel for row in release.rows.values() if isinstance(row.outcome, Ran) for kernel in row.outcome.kernels]
-    assert not {kernel.name for kernel in kernels if kernel.family == UNCLASSIFIED}
+    ran = [row.outcome for row in release.rows.values() if isinstance(row.outcome, Ran)]
+    kernels = [kernel for outcome in ran for kernel in outcome.kernels]
     assert all(kernel.grid and kernel.block for kernel in kernels if kernel.role not in ("copy", "fill"))
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_every_kernel_has_the_family_that_its_name_has_today(path: Path) -> None:
+    """`python tests/golden/reclassify.py` derives them anew."""
+    for row in read(path).rows.values():
+        assert reclassified(row) == row
+        if isinstance(row.outcome, Ran):
+            assert not [kernel.name for kernel in row.outcome.kernels if kernel.family == UNCLASSIFIED]
 
 
 def test_today_s_predicates_choose_what_ran_on_the_h200(release: Table) -> None:
@@ -52,14 +62,17 @@ def test_the_engine_s_word_and_the_kernels_agree(release: Table) -> None:
 
 def test_the_diff_names_what_the_moved_cells_share() -> None:
     told = kaudit("diff", GOLDEN / "decode-h200.jsonl", GOLDEN / "decode-h200-silent.jsonl")
-    assert "attention left split_kv_decode for flash_prefill without a word" in told.stdout
-    assert "moved, 0 of" in told.stdout
+    assert "silent_fallback: 35" in told.stdout
+    assert (
+        "attention left split_kv_decode for flash_prefill without a word (asked: head_dim=128, needs 64)" in told.stdout
+    )
+    assert "head_dim=128 and kv_layout=paged and kv_len>=1025: 33 of 35 moved, 10 of 162 others" in told.stdout
 
 
 def test_the_gate_fails_on_the_silent_loss_of_head_dim_128() -> None:
     gated = kaudit("gate", GOLDEN / "decode-h200.jsonl", GOLDEN / "decode-h200-silent.jsonl")
     assert gated.returncode == 1
-    assert "gate failed" in gated.stderr
+    assert "gate failed: 35 silent_fallback;" in gated.stderr
 
 
 @pytest.mark.parametrize(("policy", "code"), [("", 0), ("fail_on: [announced_fallback]\n", 1)])
@@ -69,3 +82,15 @@ def test_the_announced_loss_fails_where_the_policy_says_so(policy: str, code: in
     gated = kaudit("gate", GOLDEN / "decode-h200.jsonl", GOLDEN / "decode-h200-announced.jsonl", "--policy", path)
     assert gated.returncode == code
     assert ("head_dim=128, needs 64" in gated.stdout) == (code == 1)
+
+
+def test_the_readme_s_gate_is_this_one() -> None:
+    readme = (GOLDEN.parents[1] / "README.md").read_text()
+    shown = readme.partition("$ kaudit gate ")[2].partition("\n```")[0]
+    command, _, output = shown.partition("\n")
+    before, after, *options = command.split()
+    gated = kaudit("gate", GOLDEN / before, GOLDEN / after, *options)
+    first, *_ = gated.stderr.splitlines()
+    assert output.splitlines()[0] == first
+    assert output.splitlines()[1:-1] == gated.stdout.splitlines()
+    assert output.splitlines()[-1] == gated.stderr.splitlines()[-1]

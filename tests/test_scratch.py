@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kaudit.table import read
 from scratch_engine import Loss, scratch_copy
+
+GOLDEN = Path(__file__).parent / "golden"
 
 LOST = Loss(
     "fused_sdpa",
@@ -44,6 +47,14 @@ def test_a_second_sweep_writes_the_same_bytes(tables: dict[str, Path], tmp_path:
     again = tmp_path / "again.jsonl"
     assert kaudit("sweep", "smoke", "--device", "cpu", "--out", again).returncode == 0
     assert again.read_bytes() == tables["whole"].read_bytes()
+
+
+def test_the_smoke_matrix_shows_what_its_golden_table_says(tables: dict[str, Path]) -> None:
+    """`python tests/golden/record.py tests/golden` writes it anew, for whoever meant to change it."""
+    live, golden = read(tables["whole"]), read(GOLDEN / "smoke-cpu.jsonl")
+    if live.header.stamp.versions != golden.header.stamp.versions:
+        pytest.skip(f"the golden table is of {golden.header.stamp.versions}")
+    assert list(live.rows.values()) == list(golden.rows.values())
 
 
 def test_the_diff_names_the_moved_cells_and_what_they_share(tables: dict[str, Path]) -> None:

@@ -31,4 +31,4 @@ def installed(python: str) -> Iterator[str]:
     for line in listed.splitlines():
         engine = msgspec.json.decode(line, type=Installed)
         state = f"{engine.package} {engine.version}" if engine.version else f"not installed: {engine.get}"
-        yield f"{engine.name:<16}{state}"
+        yield f"{engine.name:<24}{state}"

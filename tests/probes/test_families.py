@@ -36,6 +36,7 @@ from kaudit_probes.families import classify
         ("aten::_softmax", "unfused_softmax", "softmax", ""),
         ("aten::view", "view", "none", ""),
         ("split_kv_merge_kernel", "reference_merge", "merge", ""),
+        ("void cudnn::fusion::lean_reduction_kernel<false, false, false>(void*)", "cudnn_combine", "merge", ""),
         ("somebody's new kernel", UNCLASSIFIED, "unknown", ""),
     ],
 )  # fmt: skip
