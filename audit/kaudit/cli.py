@@ -3,20 +3,18 @@
 Exit codes: 0 passed, 1 the gate failed, 2 the user can mend it, 3 a bug of ours, 130 interrupted.
 """
 
-import os
 import shutil
 import sys
-import tempfile
-import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kaudit import __version__
-from kaudit.errors import ProbeError, UserError
+from kaudit.errors import UserError
+from kaudit.terminal import data, guarded, words
 
 if TYPE_CHECKING:
     from kaudit.change import Change
@@ -86,9 +84,9 @@ def sweep(
     )
     with progress() as told:
         path, table = run(plan.cells, plan.skipped, request, told)
-    _words(summary(table))
-    _words(unmet(table, loaded.expect))
-    _data([str(path)])
+    words(summary(table))
+    words(unmet(table, loaded.expect))
+    data([str(path)])
 
 
 @app.command()
@@ -96,7 +94,7 @@ def engines(python: Python = sys.executable) -> None:
     """List the engines, and which of them are installed."""
     from kaudit.engines import installed
 
-    _data(installed(python))
+    data(installed(python))
 
 
 @app.command()
@@ -105,9 +103,9 @@ def matrix(source: MatrixFile, max_cells: MaxCells = 1_000_000, only: Only = Non
     from kaudit.matrix import expand, load
     from kaudit.report.matrix import matrix_text
 
-    data, words = matrix_text(expand(load(source), max_cells).only(only))
-    _data(data)
-    _words(words)
+    cells, account = matrix_text(expand(load(source), max_cells).only(only))
+    data(cells)
+    words(account)
 
 
 @app.command()
@@ -128,23 +126,23 @@ def show(
 
     found = read(table)
     if cell is not None:
-        _data(story(found, cell))
+        data(story(found, cell))
         return
     rows = select(found, only, where or (), op)
     chosen = report.choose(columns.split(",")) if columns else report.DEFAULT
     # Only a terminal has a width to keep to; a pipe gets each row on one line.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    _data(report.table(rows, chosen, found.header.paths).lines(width))
-    _words(unclassified(rows))
+    data(report.table(rows, chosen, found.header.paths).lines(width))
+    words(unclassified(rows))
 
 
 @app.command()
 def diff(before: Before, after: After, across: Across = False, most: Most = 5) -> None:
     """Say what moved between two tables, and why."""
     changes, tables = _changes(before, after, across)
-    _data(_told(changes, tables, most))
+    data(_told(changes, tables, most))
     if not changes:
-        _words(["nothing changed"])
+        words(["nothing changed"])
 
 
 @app.command()
@@ -174,10 +172,10 @@ def gate(
     changes, tables = _changes(before, after, across)
     found = verdict(changes, rules, waived, date.today())
     broken = list(unmet(tables[1], expectations))
-    _data(_told(found.failing, tables, most))
-    _data(f"expectation not met: {line}" for line in broken)
-    _words(text.waivers(found))
-    _words([text.summary(found)])
+    data(_told(found.failing, tables, most))
+    data(f"expectation not met: {line}" for line in broken)
+    words(text.waivers(found))
+    words([text.summary(found)])
     if not found.passed or broken:
         raise typer.Exit(1)
 
@@ -187,7 +185,7 @@ def _changes(before: Path, after: Path, across: bool) -> "tuple[list[Change], tu
     from kaudit.table import read
 
     tables = read(before), read(after)
-    _words(comparable(*tables, across))
+    words(comparable(*tables, across))
     return list(changes(*tables, across)), tables
 
 
@@ -199,56 +197,5 @@ def _told(changes: "Iterable[Change]", tables: "tuple[Table, Table]", most: int)
     return text.changes(found, explain(found, *tables), most)
 
 
-def _data(lines: Iterable[str]) -> None:
-    """To stdout. A reader that has seen enough and closes the pipe changes neither the rest of the run nor its end."""
-    try:
-        for line in lines:
-            typer.echo(_printable(line))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _words(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(_printable(line), err=True)
-
-
-_CONTROL = {code: "�" for code in (*range(32), 127, *range(128, 160)) if chr(code) != "\t"}
-
-
-def _printable(line: str) -> str:
-    """What engines said, and what strangers' tables hold, must not move the cursor or forge a line of a log."""
-    return line.translate(_CONTROL)
-
-
 def main() -> None:
-    sys.exit(_guarded(lambda: app(standalone_mode=False)))
-
-
-# The base of typer's own usage errors; where it lives differs between typer with click inside and beside it.
-_UsageError: Any = typer.BadParameter.__base__
-
-
-def _guarded(command: Callable[[], object]) -> int:
-    """Runs a command; every way in which it can end is an exit code and at most one line a fault."""
-    try:
-        result = command()
-        return result if isinstance(result, int) else 0
-    except UserError as error:
-        _words(f"error: {fault}" for fault in error.faults)
-        return 2
-    except _UsageError as error:
-        _words([f"error: {error.format_message().rstrip('.')}; see kaudit --help"])
-        return 2
-    except (KeyboardInterrupt, typer.Abort):
-        _words(["interrupted"])
-        return 130
-    except ProbeError as error:
-        _words([f"bug: {error}; please report it"])
-        return 3
-    except Exception as error:
-        with tempfile.NamedTemporaryFile("w", prefix="kaudit-", suffix=".txt", delete=False) as report:
-            traceback.print_exc(file=report)
-        _words([f"bug: {type(error).__name__}: {error}; please report it with {report.name}"])
-        return 3
+    sys.exit(guarded(lambda: app(standalone_mode=False)))
