@@ -138,6 +138,8 @@ class Observer:
             findings.redo[cell_id] = "the engine marked none of its ops"
             return
         words = self._attempt(ready.cell, partial(self._words, ready))
+        if isinstance(words, Refused):  # it ran: what its adapter could not say of that is no refusal
+            words = Crashed(f"refused to explain itself: {words.reason}")
         if not isinstance(words, Words):
             findings.rows.append(Row(cell_id, WHOLE_CELL, words))
             return

@@ -78,6 +78,8 @@ class ToyCall:
         return {"attention": "fast"}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
+        if self.batch == 17:
+            raise Refusal("asked too much")
         return {}
 
 
@@ -131,6 +133,13 @@ def test_an_op_that_no_path_is_listed_for_is_not_vouched_for_and_costs_no_other_
     observed, _ = observe(1, 10)
     assert observed.redo == {cell(10).id: "the engine marked an op of nobody, for which it lists no path"}
     assert [row.cell for row in observed.rows] == [cell(1).id]
+
+
+def test_what_ran_and_cannot_be_explained_was_not_refused() -> None:
+    observed, _ = observe(1, 17)
+    outcomes = {row.cell: row.outcome for row in observed.rows}
+    assert outcomes[cell(17).id] == Crashed("refused to explain itself: asked too much")
+    assert isinstance(outcomes[cell(1).id], Ran)
 
 
 def test_the_conductor_knows_at_each_moment_which_cell_is_open() -> None:

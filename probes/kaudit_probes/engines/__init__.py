@@ -23,7 +23,47 @@ class Listed:
 
 ENGINES: Mapping[str, Listed] = {
     "reference": Listed("kaudit_probes.engines.reference:ReferenceEngine", "torch", "pip install 'kaudit[cuda]'"),
+    "sdpa": Listed("kaudit_probes.engines.sdpa:SdpaEngine", "torch", "pip install 'kaudit[torch]'"),
+    "torch-varlen": Listed("kaudit_probes.engines.torch_varlen:VarlenEngine", "torch", "pip install 'kaudit[torch]'"),
+    "flex": Listed("kaudit_probes.engines.flex:FlexEngine", "torch", "pip install 'kaudit[cuda]'"),
+    "flashinfer": Listed(
+        "kaudit_probes.engines.flashinfer:FlashInfer", "flashinfer-python", "pip install flashinfer-python"
+    ),
+    "flashinfer-cuda-cores": Listed(
+        "kaudit_probes.engines.flashinfer:FlashInferCudaCores", "flashinfer-python", "pip install flashinfer-python"
+    ),
+    "flash-attn-2": Listed(
+        "kaudit_probes.engines.flash_attn:FlashAttn2Engine",
+        "flash-attn",
+        "pip install flash-attn --no-build-isolation",
+    ),
+    "flash-attn-3": Listed(
+        "kaudit_probes.engines.flash_attn:FlashAttn3Engine",
+        "flash_attn_3",
+        "pip install ./hopper, in a checkout of flash-attention",
+    ),
+    "flash-attn-4": Listed(
+        "kaudit_probes.engines.flash_attn:FlashAttn4Engine", "flash-attn-4", "pip install --pre flash-attn-4"
+    ),
+    "xformers": Listed("kaudit_probes.engines.xformers:XformersEngine", "xformers", "pip install xformers"),
+    "transformers": Listed(
+        "kaudit_probes.engines.transformers_model:TransformersEngine", "transformers", "pip install transformers"
+    ),
+    "transformers-eager": Listed(
+        "kaudit_probes.engines.transformers_model:TransformersEagerEngine", "transformers", "pip install transformers"
+    ),
+    "transformers-flash": Listed(
+        "kaudit_probes.engines.transformers_model:TransformersFlashEngine",
+        "transformers",
+        "pip install transformers; pip install flash-attn --no-build-isolation",
+    ),
 }
+
+
+def not_installed(name: str, error: ImportError) -> UserError:
+    """What to raise where the library behind a listed engine does not import."""
+    return UserError(f"--engine {name}: not installed ({error}); {ENGINES[name].get}, where --python points")
+
 
 Span = Callable[[str], AbstractContextManager[object]]
 """`with span(op):` around each op of a call: what is launched inside belongs to that op."""

@@ -1,0 +1,115 @@
+"""FlashInfer's attention behind the Engine protocol: back end `auto`, by the entry point that the cell's layout wants.
+
+Two engines, since one switch of FlashInfer is no feature of a cell: `flashinfer` decodes with tensor cores, as serving
+engines set it for groups of 4 and more query heads; `flashinfer-cuda-cores` without, which is FlashInfer's default.
+"""
+
+import re
+from collections.abc import Mapping
+
+import torch
+
+from kaudit.cell import Cell
+from kaudit.errors import UserError
+from kaudit.observation import Refused, Rejection, Said, Skipped
+from kaudit_probes.engines import Heard, Path, Span
+from kaudit_probes.engines.declined import Declined, declining
+from kaudit_probes.engines.flashinfer_inputs import Inputs
+from kaudit_probes.engines.flashinfer_problem import Planned, problem_of
+from kaudit_probes.engines.flashinfer_reasons import fa3_turned_down
+
+_FA3 = Path("flashinfer:fa3", (r"(?<![A-Za-z])PrefillWithKVCacheKernel<",))
+_FA2 = Path("flashinfer:fa2", (r"(Single|Batch)PrefillWith\w+Kernel<",))
+_CUDA_CORES = Path("flashinfer:cudacore_decode", (r"(Single|Batch)DecodeWith\w+Kernel",))
+
+# FlashInfer recommends 128 MB for split KV, vLLM gives it 394: long contexts of many heads want more.
+_WORKSPACE_BYTES = 512 << 20
+
+# What its C++ throws for what it was not compiled for reaches Python as a RuntimeError, with a source line before it.
+_DECLINES = re.compile(r"(Unsupported|Not supported) .*", re.IGNORECASE)
+
+_CAST = "Our current prefill kernel implementation needs f16 input"
+
+
+class FlashInfer:
+    name = "flashinfer"
+    refusals = (Declined, NotImplementedError, ValueError)
+    environment = (
+        "FLASHINFER_ALLOW_EXPERIMENTAL_AUTO_BACKENDS",
+        "FLASHINFER_CUDA_ARCH_LIST",
+        "FLASHINFER_DECODE_AUTO_CUDNN",
+        "FLASHINFER_DISABLE_EAGLE_VERIFY_FP8KV_SM90",
+        "FLASHINFER_DISABLE_JIT",
+        "FLASHINFER_EXTRA_CUDAFLAGS",
+        "FLASHINFER_RAGGED_AUTO_BACKEND_ORDER",
+    )
+    _cuda_cores = False
+
+    def __init__(self, device: str) -> None:
+        try:
+            import flashinfer
+        except ImportError as error:
+            get = "pip install flashinfer-python"
+            raise UserError(f"--engine {self.name}: not installed ({error}); {get} where --python points") from None
+        if device != "cuda":
+            raise UserError(f"--engine {self.name}: FlashInfer needs an NVIDIA GPU; run it where torch sees one")
+        self._version = str(flashinfer.__version__)
+        self._workspace = torch.zeros(_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+        major, minor = torch.cuda.get_device_capability()
+        self._sm = 10 * major + minor
+
+    def revision(self) -> str:
+        return f"{self._version}-torch{torch.__version__}"
+
+    def switches(self) -> Mapping[str, str]:
+        return {}
+
+    def paths(self) -> Mapping[str, tuple[Path, ...]]:
+        paths = (_FA3, _FA2)
+        return {"attention": paths, "attention=prefill_wrapper": paths, "attention=reused_wrapper": paths}
+
+    def supports(self, cell: Cell) -> Refused | Skipped | None:
+        problem = problem_of(cell, self._cuda_cores)
+        return problem if isinstance(problem, Skipped) else None
+
+    def prepare(self, cell: Cell) -> "_Call":
+        from kaudit_probes.engines.flashinfer_calls import planned
+
+        problem = problem_of(cell, self._cuda_cores)
+        if isinstance(problem, Skipped):
+            raise ValueError(problem.reason)
+        with declining(_DECLINES):
+            return _Call(planned(Inputs(cell, problem, self._workspace), self._cuda_cores), self._sm)
+
+    def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
+        """FlashInfer chooses without a word, but for one: it casts fp8 queries that FA3 does not take."""
+        said = tuple(Said(record.getMessage()) for record in heard.records if record.getMessage().startswith(_CAST))
+        return {"attention": (Rejection(_FA3.name, "announced", said[:1]),)} if said else {}
+
+
+class FlashInferCudaCores(FlashInfer):
+    name = "flashinfer-cuda-cores"
+    _cuda_cores = True
+
+    def paths(self) -> Mapping[str, tuple[Path, ...]]:
+        return {"attention": (_CUDA_CORES,)}
+
+
+class _Call:
+    def __init__(self, calls: Mapping[str, Planned], sm: int) -> None:
+        self._calls, self._sm = calls, sm
+
+    def run(self, span: Span) -> None:
+        for op, call in self._calls.items():
+            with span(op), declining(_DECLINES):
+                call.run()
+
+    def claimed(self) -> Mapping[str, str]:
+        return {op: f"flashinfer:{call.word}" for op, call in self._calls.items() if call.word is not None}
+
+    def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
+        return {
+            op: (fa3_turned_down(call.problem, self._sm, call.reused),)
+            for op, call in self._calls.items()
+            if (call.word or call.asked) == "fa2"
+        }

@@ -1,0 +1,145 @@
+"""`python -m kaudit_probes.engines.flashinfer_jit MATRIX [--only GLOB]`: build what a sweep would compile, all at once.
+
+FlashInfer compiles a module when a plan first asks for it: on an H200 machine 22 s for FA2, 92 s for FA3, one after
+another and inside the cell's time limit. Here ninja compiles all of a matrix's modules side by side, before the sweep.
+"""
+
+import argparse
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from kaudit.cell import Cell
+from kaudit.matrix import expand, load
+from kaudit.observation import Skipped
+from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
+from kaudit_probes.engines.flashinfer_reasons import unmet
+
+Generator = Literal["batch_decode", "batch_prefill", "single_decode", "single_prefill", "quantization"]
+
+
+@dataclass(frozen=True)
+class Module:
+    """What tells one JIT module of FlashInfer from another. `quantization` packs custom masks, and has no variants."""
+
+    generator: Generator
+    backend: str = ""
+    dtypes: tuple[torch.dtype, ...] = ()
+    """Of Q, KV and output."""
+    head_dims: tuple[int, int] = (0, 0)
+    pos_encoding: str = "NONE"
+    window: bool = False
+    softcap: bool = False
+
+
+def modules(cells: Sequence[Cell], sm: int) -> list[Module]:
+    """What both FlashInfer engines need for the cells on a GPU of compute capability `sm` (90 is 9.0).
+
+    Less the attention-sink wrapper's, which come of arguments that it makes up inside.
+    """
+    needed: dict[Module, None] = {}
+    for cell in cells:
+        for cuda_cores in (False, True):
+            problem = problem_of(cell, cuda_cores)
+            if not isinstance(problem, Skipped):
+                needed |= dict.fromkeys(_of(problem, cuda_cores, sm))
+    return list(needed)
+
+
+def _of(problem: Problem, cuda_cores: bool, sm: int) -> Iterator[Module]:
+    chosen = _module("batch_prefill", problem, _backend(problem, sm))
+    if problem.custom_mask:
+        yield Module("quantization")
+    match problem.entry:
+        case "decode" if cuda_cores:
+            yield _module("batch_decode", problem)
+        case "decode":
+            yield chosen
+            yield _module("batch_prefill", problem, _backend(replace(problem, entry="paged"), sm))
+        case "paged":
+            yield chosen
+            if problem.q_dtype.itemsize > 1:
+                yield Module("quantization")  # attention=reused_wrapper is planned with a custom mask first
+                kept = _module("batch_prefill", problem, "fa2")
+                yield kept
+                yield replace(kept, pos_encoding="NONE", window=False, softcap=False)
+        case "ragged":
+            yield chosen
+        case "single_prefill":
+            yield _module("single_prefill", problem, _backend(problem, sm))
+        case "single_decode":
+            yield _module("single_decode", problem) if cuda_cores else _module("single_prefill", problem, "fa2")
+
+
+def _backend(problem: Problem, sm: int) -> str:
+    return "fa2" if any(unmet(problem, sm)) else "fa3"
+
+
+def _module(generator: Generator, problem: Problem, backend: str = "") -> Module:
+    return Module(
+        generator,
+        backend,
+        (problem.q_dtype, problem.kv_dtype, problem.o_dtype),
+        (problem.head_dim, problem.v_head_dim),
+        problem.pos_encoding,
+        problem.window_left >= 0,
+        problem.softcap > 0,
+    )
+
+
+def spec(module: Module) -> Any:
+    """FlashInfer's own description of the module, ready to build."""
+    from flashinfer.jit.attention import modules as generators
+    from flashinfer.jit.quantization import gen_quantization_module
+    from flashinfer.utils import PosEncodingMode
+
+    variant = *module.head_dims, PosEncodingMode[module.pos_encoding].value, module.window, module.softcap
+    match module.generator, module.backend:
+        case "quantization", _:
+            return gen_quantization_module()
+        case "batch_decode", _:
+            return generators.gen_batch_decode_module(*module.dtypes, torch.int32, *variant)
+        case "single_decode", _:
+            return generators.gen_single_decode_module(*module.dtypes, *variant)
+        case "single_prefill", backend:
+            return generators.gen_single_prefill_module(backend, *module.dtypes, *variant, False)
+        case "batch_prefill", "fa2":
+            # What the wrappers load for K and V of like strides; the public generator's is another module.
+            return generators._gen_batch_prefill_primary_module("fa2", *module.dtypes, torch.int32, *variant, False)
+        case "batch_prefill", backend:
+            return generators.gen_batch_prefill_module(backend, *module.dtypes, torch.int32, *variant, False)
+
+
+def build(specs: Sequence[Any]) -> None:
+    """Build the modules side by side, so that FlashInfer finds nothing left to build when a plan asks for one of them.
+
+    Ninja keeps its logs where it runs, and compiles what they do not list. FlashInfer builds many modules from the
+    folder of all, but a planned one from that module's own: without a copy of the logs it would compile that again.
+    """
+    from flashinfer.jit import build_jit_specs
+    from flashinfer.jit.env import FLASHINFER_JIT_DIR
+
+    build_jit_specs(specs)
+    for built in specs:
+        if not built.is_aot:  # those of an installed flashinfer-jit-cache are loaded from there
+            for log in (".ninja_log", ".ninja_deps"):
+                shutil.copy(FLASHINFER_JIT_DIR / log, built.build_dir)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="kaudit_probes.engines.flashinfer_jit")
+    parser.add_argument("matrix")
+    parser.add_argument("--only")
+    arguments = parser.parse_args()
+    cells = expand(load(arguments.matrix)).only(arguments.only).cells
+    major, minor = torch.cuda.get_device_capability()
+    specs = [spec(module) for module in modules(cells, 10 * major + minor)]
+    print(*(built.name for built in specs), sep="\n")
+    build(specs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""A decoder layer of Hugging Face transformers behind the Engine protocol: which kernel serves its attention.
+
+The model is run as a whole, so that it makes its own mask, cache and layout; only its attention function, by whatever
+name it is chosen, stands inside the op. Cells with skewed lengths are left-padded batches, as a tokenizer makes them.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+
+from kaudit.cell import Cell
+from kaudit.errors import UserError
+from kaudit.observation import Refused, Rejection, Said, Skipped, Unmet
+from kaudit_probes.engines import Heard, Path, Span, not_installed
+from kaudit_probes.engines.batches import DTYPES, kv_lens, normal
+from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
+from kaudit_probes.engines.sdpa import SdpaEngine
+from kaudit_probes.engines.sdpa_call import Arguments
+from kaudit_probes.engines.sdpa_reasons import PATHS, turned_down
+from kaudit_probes.engines.transformers_configs import config_of, unsupported
+
+# The math back end of SDPA and the eager function of a model launch alike: products and a softmax.
+_UNFUSED = "unfused"
+
+# How transformers says no to a model's attention, by exceptions that any mistake has, too.
+_NO = re.compile(r"[^\n]*(not support|cannot be used)[^\n]*")
+# How it says that it gives another attention than it would have: "using `…` instead!", "Automatically falling back to".
+_FALLS_BACK = re.compile(r"(?=.*(attn|attention)).*(fall(ing)? back|instead)", re.IGNORECASE | re.DOTALL)
+
+
+class TransformersEngine:
+    name = "transformers"
+    refusals = (Declined,)
+    environment = ("TRANSFORMERS_SDPA_FORCE_GQA", "USE_HUB_KERNELS")
+    _asked: str | None = None
+    """attn_implementation; None leaves the choice to transformers."""
+
+    def __init__(self, device: str) -> None:
+        try:
+            import transformers
+        except ImportError as error:
+            raise not_installed(self.name, error) from None
+        # Its loggers keep to themselves; what they say has to reach whoever listens.
+        transformers.logging.enable_propagation()
+        self._version = str(transformers.__version__)
+        self._device = device
+        self._sdpa = SdpaEngine(device)
+
+    def revision(self) -> str:
+        return f"{self._version}-torch{torch.__version__}"
+
+    def switches(self) -> Mapping[str, str]:
+        return {**self._sdpa.switches(), "transformers.attn_implementation": self._asked or "its own choice"}
+
+    def paths(self) -> Mapping[str, tuple[Path, ...]]:
+        paths = self._sdpa.paths()["attention"]
+        return {"attention": (*(path for path in paths if path.shows), Path(_UNFUSED))}
+
+    def supports(self, cell: Cell) -> Refused | Skipped | None:
+        why = unsupported(cell)
+        return Skipped(why) if why else None
+
+    def prepare(self, cell: Cell) -> "_Call":
+        from transformers import AutoModel
+        from transformers.utils import logging
+
+        # What it says once in a process is to be heard in each cell that has cause for it.
+        logging.warning_once.cache_clear()
+        config, dtype = config_of(cell), DTYPES[cell.dtype]
+        with torch.device(self._device), declining(_NO, (ValueError, ImportError)):
+            model = AutoModel.from_config(config, dtype=dtype, attn_implementation=self._asked).eval()
+        return _Call(cell, model, self._device, [path.name for path in self.paths()["attention"]])
+
+    def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
+        """What transformers logs of falling back is about the attention that it would rather have given."""
+        words = (record.getMessage() for record in heard.records if record.name.startswith("transformers"))
+        said = tuple(Said(text) for text in dict.fromkeys(words) if _FALLS_BACK.search(text))
+        return {"attention": (Rejection(self.paths()["attention"][0].name, "announced", said),)} if said else {}
+
+
+class TransformersEagerEngine(TransformersEngine):
+    """The models' own eager functions, asked for: what SDPA is measured against."""
+
+    name = "transformers-eager"
+    _asked = "eager"
+
+    def paths(self) -> Mapping[str, tuple[Path, ...]]:
+        return {"attention": (Path(_UNFUSED),)}
+
+
+class TransformersFlashEngine(TransformersEngine):
+    """FlashAttention 2, asked for. A batch with padded rows is packed and unpacked around it."""
+
+    name = "transformers-flash"
+    _asked = "flash_attention_2"
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        from transformers.utils import is_flash_attn_2_available
+
+        if not is_flash_attn_2_available():
+            # transformers would ask the hub for a kernel instead: another library, of no fixed version.
+            get = "pip install flash-attn --no-build-isolation where --python points"
+            raise UserError(f"--engine {self.name}: flash-attn 2 is not installed, or sees no GPU; {get}")
+
+    def paths(self) -> Mapping[str, tuple[Path, ...]]:
+        return {"attention": (Path(str(self._asked), (r"flash::flash_fwd_(splitkv_)?kernel",)), Path(_UNFUSED))}
+
+
+class _Call:
+    def __init__(self, cell: Cell, model: Any, device: str, paths: list[str]) -> None:
+        self._cell, self._model, self._paths = cell, model, paths
+        shape, heads = cell.shape, cell.heads
+        self._tokens = torch.ones(shape.batch, shape.q_len, dtype=torch.long, device=device)
+        self._padding = padding(cell).to(device)
+        past = shape.batch, heads.kv, shape.kv_len - shape.q_len, heads.dim
+        self._past = normal(device, DTYPES[cell.dtype], *past)
+        with _Overhearing() as overheard:
+            self.run(lambda _: nullcontext())
+        self._arguments = overheard.arguments
+
+    def run(self, span: Span) -> None:
+        with _inside(span, self._model.config._attn_implementation):
+            self._forward()
+
+    def claimed(self) -> Mapping[str, str]:
+        """transformers claims `sdpa`, `eager` or another implementation; of SDPA's back ends, torch says which."""
+        match str(self._model.config._attn_implementation):
+            case "eager":
+                return {"attention": _UNFUSED}
+            case "sdpa" if self._arguments is not None:
+                chosen = PATHS[self._arguments.choice()]
+                return {"attention": _UNFUSED if chosen == "sdpa:math" else chosen}
+            case implementation:
+                return {"attention": implementation}
+
+    def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
+        fused = self._paths[:-1]
+        if self._model.config._attn_implementation == "eager":
+            needs = Unmet("model", f"{type(self._model).__name__} in eager", "a class with _supports_sdpa")
+            return {"attention": tuple(Rejection(path, "asked", (needs,)) for path in fused)}
+        if self._arguments is None:
+            return {}
+        ordered = dict.fromkeys(torch._C._get_sdp_priority_order())
+        order = [backend for backend in ordered if PATHS.get(backend) in (*fused, "sdpa:math")]
+        made = tuple(mask_made(self._cell)) if self._arguments.mask is not None else ()
+        return {
+            "attention": tuple(
+                # Flash takes no mask at all, so what made transformers build one is a reason of this path.
+                Rejection(why.path, why.source, (*why.reasons, *made)) if why.path == "sdpa:flash" else why
+                for why in turned_down(self._arguments, order)
+            )
+        }
+
+    def _forward(self) -> None:
+        from transformers import DynamicCache
+
+        # A new cache for every run: running the model appends to it.
+        cache = DynamicCache(config=self._model.config)
+        if self._past.shape[2]:
+            cache.update(self._past, self._past, 0)
+        with torch.no_grad():
+            self._model(self._tokens, attention_mask=self._padding, past_key_values=cache, use_cache=True)
+
+
+def padding(cell: Cell) -> Tensor:
+    """[batch, kv_len] int64: 0 where a shorter request is padded, on the left, else 1."""
+    kv_len = cell.shape.kv_len
+    return torch.tensor([[0] * (kv_len - length) + [1] * length for length in kv_lens(cell)])
+
+
+def mask_made(cell: Cell) -> Iterator[Unmet]:
+    """Why transformers passes a mask instead of is_causal: masking_utils._ignore_causal_mask_sdpa of 5.17, mirrored."""
+    q_len, kv_len, batch = cell.shape.q_len, cell.shape.kv_len, cell.shape.batch
+    padded = sum(length < kv_len for length in kv_lens(cell))
+    if padded:
+        yield Unmet("padding", f"{padded} of {batch} rows", "no padded row, for one makes a mask for all")
+    if q_len not in (1, kv_len):
+        yield Unmet("q_len", f"{q_len} of {kv_len}", "1, or all of kv_len")
+    if cell.mask.window and kv_len >= cell.mask.window:
+        yield Unmet("window", str(cell.mask.window), f"a window wider than the {kv_len} keys")
+
+
+class _Overhearing(TorchFunctionMode):
+    """Keeps what reaches torch's SDPA: the mask that was made or not, the heads that were repeated or not."""
+
+    arguments: Arguments | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is scaled_dot_product_attention:
+            q, k, v = args
+            gqa = kwargs.get("enable_gqa", False)
+            self.arguments = Arguments(q, k, v, kwargs["attn_mask"], kwargs["is_causal"], gqa)
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def _inside(span: Span, implementation: str) -> Iterator[None]:
+    """The attention function that transformers chooses by the name `implementation`, inside the op's span."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    real: Callable[..., Any] | None = ALL_ATTENTION_FUNCTIONS.get(implementation)
+
+    def attention(module: Any, *args: Any, **kwargs: Any) -> Any:
+        # The eager function of a model stands in the module of its class, and in no table.
+        serve = real or sys.modules[type(module).__module__].eager_attention_forward
+        with span("attention"), declining(_NO, (ValueError,)), declining(FLASH_ATTENTION):
+            return serve(module, *args, **kwargs)
+
+    ALL_ATTENTION_FUNCTIONS[implementation] = attention
+    try:
+        yield
+    finally:
+        if real is None:
+            del ALL_ATTENTION_FUNCTIONS[implementation]
+        else:
+            ALL_ATTENTION_FUNCTIONS[implementation] = real
