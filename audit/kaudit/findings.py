@@ -21,17 +21,17 @@ class Finding(Struct, frozen=True):
 
 def findings(table: Table) -> Iterator[Finding]:
     """Kernels of an older chip generation than the GPU's, and equal calls that took different paths."""
-    generation = _generation(table.header.stamp.device.arch)
+    chip = generation(table.header.stamp.device.arch)
     for cell, rows in cells_of(table).items():
         for row in rows:
             if isinstance(row.outcome, Ran):
-                yield from _older(row, row.outcome, generation)
+                yield from _older(row, row.outcome, chip)
         yield from _disagreements(cell, rows)
 
 
-def _older(row: Row, ran: Ran, generation: int) -> Iterator[Finding]:
+def _older(row: Row, ran: Ran, chip: int) -> Iterator[Finding]:
     """The probe leaves `arch` empty where a name's suffix is only the oldest chip that the kernel is built for."""
-    for arch in sorted({kernel.arch for kernel in ran.kernels if 0 < _generation(kernel.arch) < generation}):
+    for arch in sorted({kernel.arch for kernel in ran.kernels if 0 < generation(kernel.arch) < chip}):
         family = next(kernel.family for kernel in ran.kernels if kernel.arch == arch)
         yield Finding("older_kernel", row.cell, row.op, f"{row.op}: a {family} kernel of {arch} on a newer chip")
 
@@ -46,7 +46,7 @@ def _disagreements(cell: str, rows: tuple[Row, ...]) -> Iterator[Finding]:
             yield Finding("disagreement", cell, op, sentence)
 
 
-def _generation(arch: str) -> int:
+def generation(arch: str) -> int:
     """8 of "sm80" and "sm_89", 12 of "sm_120"; 0 where no GPU architecture is named."""
     found = re.fullmatch(r"sm_?(\d+)\d", arch)
     return int(found[1]) if found else 0

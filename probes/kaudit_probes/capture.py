@@ -17,7 +17,7 @@ from kaudit_probes.attribute import Unhealthy, Verdict, attribute
 from kaudit_probes.engines import Span
 from kaudit_probes.trace import Trace, TraceError, read
 
-_SENTINELS = ("kaudit/sentinel/first", "kaudit/sentinel/last")
+SENTINELS = ("kaudit/sentinel/first", "kaudit/sentinel/last")
 
 
 class Session:
@@ -32,7 +32,7 @@ class Session:
         @contextmanager
         def op_span(op: str) -> Iterator[None]:
             self.names.append((cell, op))
-            with record_function(_range(cell, op)):
+            with record_function(range_name(cell, op)):
                 yield
 
         return op_span
@@ -44,7 +44,7 @@ class Capture:
     def __init__(self, device: str) -> None:
         self.on_gpu = device == "cuda"
         self._sentinel = torch.zeros(1, device=device)
-        self._activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.on_gpu else [])]
+        self.activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.on_gpu else [])]
         self._profiled(lambda: None)
 
     def synchronize(self) -> None:
@@ -55,19 +55,19 @@ class Capture:
         """Run `body` in one session: per (cell, op) that it opened a span for, the kernels or why there are none."""
         session = Session()
         trace = self._profiled(lambda: body(session))
-        names = {key: _range(*key) for key in session.names}
+        names = {key: range_name(*key) for key in session.names}
         match trace:
             case Trace():
-                verdicts = attribute(trace, list(names.values()), _SENTINELS, self.on_gpu)
+                verdicts = attribute(trace, list(names.values()), SENTINELS, self.on_gpu)
             case TraceError():
                 verdicts = dict.fromkeys(names.values(), Unhealthy("the profiler's trace is not whole"))
         return {key: verdicts[name] for key, name in names.items()}
 
     def _profiled(self, body: Callable[[], None]) -> Trace | TraceError:
-        with profile(activities=self._activities, acc_events=False) as profiler:
-            self._show(_SENTINELS[0])
+        with profile(activities=self.activities, acc_events=False) as profiler:
+            self.show(SENTINELS[0])
             body()
-            self._show(_SENTINELS[1])
+            self.show(SENTINELS[1])
         with tempfile.TemporaryDirectory(prefix="kaudit-") as folder:
             path = Path(folder, "trace.json")
             profiler.export_chrome_trace(str(path))
@@ -76,12 +76,12 @@ class Capture:
             except TraceError as error:
                 return error
 
-    def _show(self, name: str) -> None:
+    def show(self, name: str) -> None:
         self.synchronize()
         with record_function(name):
             self._sentinel.fill_(1.0)
         self.synchronize()
 
 
-def _range(cell: str, op: str) -> str:
+def range_name(cell: str, op: str) -> str:
     return f"kaudit/{cell}/{op}"

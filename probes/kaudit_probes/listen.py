@@ -1,8 +1,10 @@
 """Hears what an engine says while one cell runs: log records, warnings, and what C code writes to stdout and stderr."""
 
 import ctypes
+import fcntl
 import logging
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Iterator
@@ -75,8 +77,10 @@ def _output_since(start: int) -> str:
 
 
 def _is_own_file() -> bool:
-    """The sweep gives its probe a regular file for stdout and stderr; run by hand, they may be a terminal."""
-    return os.path.sameopenfile(1, 2) and os.path.isfile("/proc/self/fd/1")  # noqa: PTH113 - an fd, not a path
+    """The sweep gives its probe one regular file for stdout and stderr, to write and read. Run by hand, they may be a
+    terminal, or a file that a shell opened for writing only and that is not ours to empty."""
+    readable = fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+    return readable and os.path.sameopenfile(1, 2) and stat.S_ISREG(os.fstat(1).st_mode)
 
 
 def _flush() -> None:

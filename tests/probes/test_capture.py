@@ -57,3 +57,15 @@ def test_a_broken_trace_file_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> N
             torch.ones(2)
 
     assert capture.run(body) == {("cell", "op"): Unhealthy("the profiler's trace is not whole")}
+
+
+def test_an_op_that_casts_its_scalar_is_that_op_not_a_copy() -> None:
+    x = torch.randn(8)
+
+    def body(session: Session) -> None:
+        with session.span("cell")("op"):
+            x * 2.0 + 1.0
+
+    (verdict,) = Capture("cpu").run(body).values()
+    assert isinstance(verdict, Healthy)
+    assert [(kernel.name, kernel.count) for kernel in verdict.kernels] == [("aten::mul", 1), ("aten::add", 1)]

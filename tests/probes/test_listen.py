@@ -67,3 +67,17 @@ forget_output()
 json.dump([len(said), said[-4:], os.fstat(1).st_size], result)
 """
     assert run(tmp_path, code) == [65536, "xend", 0]
+
+
+def test_a_file_that_a_shell_opened_is_neither_read_nor_emptied(tmp_path: Path) -> None:
+    code = """
+listener = Listener()
+with listener.listening():
+    print("to the log")
+forget_output()
+json.dump(heard(listener), result)
+"""
+    command = f"exec '{sys.executable}' -c \"$1\" '{tmp_path}/result' > '{tmp_path}/log' 2>&1"
+    subprocess.run(["bash", "-c", command, "bash", PRELUDE + code], check=True, timeout=60)
+    assert (tmp_path / "log").read_text() == "to the log\n"
+    assert (tmp_path / "result").read_text() == '[[], [], ""]'
