@@ -58,7 +58,7 @@ def faults(folder: Path, text: str | bytes) -> list[str]:
         ("axes:\n  heads: [h8x8]", '2:11: heads "h8x8" is not h<q>x<kv>x<dim>, as in h32x8x128'),
         ("axes:\n  heads: [h0x8x64]", '2:11: heads "h0x8x64" is not h<q>x<kv>x<dim>, as in h32x8x128'),
         ("axes:\n  heads: [8]", "2:11: 8 is not text; write a token as in a cell id"),
-        ("axes:\n  heads:\n  - {model: llama}", '3:5: model "llama" is not one of deepseek-v3, gemma-2-9b,'),
+        ("axes:\n  heads:\n  - {model: llama}", '3:5: model "llama" is no preset ('),
         ("axes:\n  heads:\n  - {model: phi-2, tp: 3}", "3:5: tp=3 does not divide 32 query heads; write a divisor"),
         ("axes:\n  heads:\n  - {model: phi-2, pp: 3}", '3:20: unknown key "pp"; it may be: model, tp'),
         (

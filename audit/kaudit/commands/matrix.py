@@ -1,0 +1,79 @@
+"""`kaudit matrix MATRIX`, and what makes matrices: `kaudit matrix from-config CONFIG`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kaudit.errors import UserError, told_in
+from kaudit.terminal import data, save, words
+
+CELLS = "cells"
+"""The command that stands in where none is named."""
+
+
+class _CellsByDefault(TyperGroup):
+    """`kaudit matrix smoke` is `kaudit matrix cells smoke`; a file of a command's name is named `./cells`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [CELLS, *args]
+        return super().parse_args(ctx, args)
+
+
+matrix = typer.Typer(
+    cls=_CellsByDefault,
+    help="Print the cells of a matrix: kaudit matrix MATRIX. Or make one.",
+    rich_markup_mode=None,
+)
+
+
+@matrix.command(CELLS)
+def cells(
+    source: Annotated[str, typer.Argument(metavar="MATRIX", help="A YAML file, or a shipped one: smoke, release.")],
+    max_cells: Annotated[int, typer.Option(min=1, help="Refuse a larger matrix.")] = 1_000_000,
+    only: Annotated[str | None, typer.Option(metavar="GLOB", help="Only the cells whose id matches.")] = None,
+) -> None:
+    """Print the cells of a matrix, and what is left out. The word cells may be left out, too."""
+    from kaudit.matrix import expand, load
+    from kaudit.report.matrix import matrix_text
+
+    listed, account = matrix_text(expand(load(source), max_cells).only(only))
+    data(listed)
+    words(account)
+
+
+@matrix.command("from-config")
+@told_in("docs/matrix.md")
+def from_config(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A Hugging Face config.json.")],
+    tp: Annotated[str, typer.Option(metavar="N,N,…", help="Tensor-parallel ranks to split the heads over.")] = "1",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, not to stdout.")] = None,
+) -> None:
+    """Make the matrix of a model: the cells that serving it comes to. What no cell can say of it is said on stderr."""
+    from kaudit.hf_config import read_model
+    from kaudit.matrix.written import matrix_yaml
+
+    ranks = [_rank(given) for given in tp.split(",")]
+    try:
+        model = read_model(config)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    # Where all configs are called config.json, the folder tells models apart.
+    name = config.absolute().parent.name if config.stem == "config" else config.stem
+    try:
+        text, notes = matrix_yaml(model, name or model.kind, ranks)
+    except ValueError as error:
+        raise UserError(f"{config}: {error}") from None
+    if out is None:
+        data(text.splitlines())
+    else:
+        save(out, text.splitlines())
+    words(f"not in the cells: {note}" for note in notes)
+
+
+def _rank(given: str) -> int:
+    if not given.strip().isascii() or not given.strip().isdigit() or int(given) < 1:
+        raise UserError(f'--tp: "{given}" is not a number of ranks; write numbers with commas, as in 1,2,4,8')
+    return int(given)
