@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # A GPU needs torch's CUDA build, as its index serves it by default; without one the pinned CPU build is enough.
 INSTALLED := $(VENV)/.installed
 
-.PHONY: sweep test lint clean
+.PHONY: sweep test lint docs clean
 
 sweep: $(INSTALLED)
 	mkdir -p build
@@ -19,6 +19,11 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Writes the generated parts of docs/ anew; make test checks them.
+docs: $(INSTALLED)
+	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/tutorial.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

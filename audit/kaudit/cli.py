@@ -5,20 +5,21 @@ Exit codes: 0 passed, 1 the gate failed, 2 the user can mend it, 3 a bug of ours
 
 import shutil
 import sys
-from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kaudit import __version__
+from kaudit.commands.check import check
+from kaudit.commands.explain import explain
+from kaudit.commands.matrix import matrix
 from kaudit.errors import UserError
-from kaudit.terminal import data, guarded, words
+from kaudit.report.formats import Format, deliver
+from kaudit.terminal import data, guarded, print_anywhere, words
 
 if TYPE_CHECKING:
-    from kaudit.change import Change
-    from kaudit.table import Table
+    from kaudit.report.judged import Report
 
 app = typer.Typer(
     name="kaudit",
@@ -35,20 +36,24 @@ After = Annotated[Path, typer.Argument(metavar="AFTER", help="The table to hold 
 Across = Annotated[bool, typer.Option(help="Compare the cells that two different matrices or GPUs share.")]
 Only = Annotated[str | None, typer.Option(metavar="GLOB", help="Only the cells whose id matches.")]
 MaxCells = Annotated[int, typer.Option(min=1, help="Refuse a larger matrix.")]
-Python = Annotated[str, typer.Option(metavar="PATH", help="The Python that has the engine.")]
+Python = Annotated[str, typer.Option(metavar="PATH", show_default="this one", help="The Python that has the engine.")]
 Most = Annotated[int, typer.Option(min=0, help="Cells to list per kind of change.")]
+Form = Annotated[Format, typer.Option("--format", help="What to write; text is for people.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, not to stdout.")]
 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"kaudit {__version__}")
+        from kaudit.version import facts
+
+        data(facts())
         raise typer.Exit
 
 
 @app.callback()
 def _kaudit(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the versions and exit.")
     ] = False,
 ) -> None:
     pass
@@ -98,17 +103,6 @@ def engines(python: Python = sys.executable) -> None:
 
 
 @app.command()
-def matrix(source: MatrixFile, max_cells: MaxCells = 1_000_000, only: Only = None) -> None:
-    """Print the cells of a matrix, and what is left out."""
-    from kaudit.matrix import expand, load
-    from kaudit.report.matrix import matrix_text
-
-    cells, account = matrix_text(expand(load(source), max_cells).only(only))
-    data(cells)
-    words(account)
-
-
-@app.command()
 def show(
     table: TableFile,
     cell: Annotated[str | None, typer.Option(metavar="ID", help="Tell all that is known of one cell.")] = None,
@@ -137,12 +131,16 @@ def show(
 
 
 @app.command()
-def diff(before: Before, after: After, across: Across = False, most: Most = 5) -> None:
+def diff(
+    before: Before,
+    after: After,
+    across: Across = False,
+    most: Most = 5,
+    form: Form = Format.text,
+    output: Output = None,
+) -> None:
     """Say what moved between two tables, and why."""
-    changes, tables = _changes(before, after, across)
-    data(_told(changes, tables, most))
-    if not changes:
-        words(["nothing changed"])
+    _deliver(_compared(before, after, across, most), form, output)
 
 
 @app.command()
@@ -154,48 +152,55 @@ def gate(
     expect: Annotated[str | None, typer.Option(metavar="MATRIX", help="Hold AFTER to its expect: rules, too.")] = None,
     across: Across = False,
     most: Most = 5,
+    form: Form = Format.text,
+    output: Output = None,
 ) -> None:
     """Exit 1 if a fast path was lost without a word.
 
     Fails on new silent fallbacks, contradictions, crashes, hangs, wrong results and unseen cells, unless the policy
     says otherwise. Exit codes: 0 passed, 1 failed, 2 mend what the line says, 3 a bug of kaudit, 130 interrupted.
     """
+    from msgspec.structs import replace
+
     from kaudit.expect import unmet
     from kaudit.gate import verdict
     from kaudit.matrix import load
     from kaudit.policy import Policy, load_policy, load_waivers
-    from kaudit.report import text
 
     rules = load_policy(policy) if policy else Policy()
     waived = load_waivers(waivers) if waivers else ()
     expectations = load(expect).expect if expect else ()
-    changes, tables = _changes(before, after, across)
-    found = verdict(changes, rules, waived, date.today())
-    broken = list(unmet(tables[1], expectations))
-    data(_told(found.failing, tables, most))
-    data(f"expectation not met: {line}" for line in broken)
-    words(text.waivers(found))
-    words([text.summary(found)])
-    if not found.passed or broken:
+    found = _compared(before, after, across, most)
+    judged = verdict(found.changes, rules, waived, date.today())
+    found = replace(found, verdict=judged, unmet=tuple(unmet(found.after, expectations)))
+    _deliver(found, form, output)
+    if not found.passed:
         raise typer.Exit(1)
 
 
-def _changes(before: Path, after: Path, across: bool) -> "tuple[list[Change], tuple[Table, Table]]":
+def _compared(before: Path, after: Path, across: bool, most: int) -> "Report":
     from kaudit.diff import changes, comparable
+    from kaudit.report.judged import Report
     from kaudit.table import read
 
     tables = read(before), read(after)
-    words(comparable(*tables, across))
-    return list(changes(*tables, across)), tables
+    context = comparable(*tables, across)
+    words(context)
+    return Report(*tables, after, context, tuple(changes(*tables, across)), most)
 
 
-def _told(changes: "Iterable[Change]", tables: "tuple[Table, Table]", most: int) -> Iterable[str]:
-    from kaudit.explain import explain
+def _deliver(found: "Report", form: Format, output: Path | None) -> None:
     from kaudit.report import text
 
-    found = list(changes)
-    return text.changes(found, explain(found, *tables), most)
+    deliver(found, form, output)
+    words(text.verdict(found))
+
+
+app.command()(check)
+app.command()(explain)
+app.add_typer(matrix, name="matrix")
 
 
 def main() -> None:
+    print_anywhere()
     sys.exit(guarded(lambda: app(standalone_mode=False)))

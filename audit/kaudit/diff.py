@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kaudit.change import Change
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 from kaudit.observation import WHOLE_CELL, Ran, Row
 from kaudit.ranks import Paths
 from kaudit.table import Header, Table, cells_of
@@ -13,6 +13,7 @@ Rows = tuple[Row, ...]
 PathsOf = dict[str, Paths]
 
 
+@told_in("docs/gate.md")
 def comparable(before: Table, after: Table, across: bool = False) -> tuple[str, ...]:
     """What a reader of the diff should know first: one line per thing that differs and may explain a change.
 

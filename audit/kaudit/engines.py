@@ -1,12 +1,11 @@
 """The listed engines, as the environment of a Python has them. They are listed there and imported nowhere."""
 
 import subprocess
-from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
 
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 
 LISTING_LIMIT = 60.0
 """Seconds: the listing imports no engine, yet a cold network disk takes its time."""
@@ -21,14 +20,17 @@ class Installed(Struct, frozen=True):
     get: str
 
 
-def installed(python: str) -> Iterator[str]:
+@told_in("docs/engines.md")
+def installed(python: str) -> list[str]:
     """A line per engine. Raises UserError where that Python has no kaudit."""
     command = [python, "-P", "-m", "kaudit_probes.listing"]
     try:
         listed = subprocess.run(command, capture_output=True, timeout=LISTING_LIMIT, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"--python {python}: cannot list its engines: {error}; install kaudit there") from None
-    for line in listed.splitlines():
-        engine = msgspec.json.decode(line, type=Installed)
-        state = f"{engine.package} {engine.version}" if engine.version else f"not installed: {engine.get}"
-        yield f"{engine.name:<24}{state}"
+    return [_line(msgspec.json.decode(line, type=Installed)) for line in listed.splitlines()]
+
+
+def _line(engine: Installed) -> str:
+    state = f"{engine.package} {engine.version}" if engine.version else f"not installed: {engine.get}"
+    return f"{engine.name:<24}{state}"

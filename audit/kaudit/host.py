@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kaudit.child import Child, Died, kill, receive, start, stop
-from kaudit.errors import ProbeError, UserError
+from kaudit.errors import ProbeError, UserError, told_in
 from kaudit.exchange import Expired, Lost, exchange
 from kaudit.journal import difference
 from kaudit.progress import Progress
@@ -64,6 +64,7 @@ class Host:
             kill(self.child)
             self.child = None
 
+    @told_in("docs/engines.md")
     def _ready(self) -> Child:
         while self.child is None:
             self.child = start(self.command)

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 
 
 @contextmanager
+@told_in("docs/table.md")
 def cells_read() -> Iterator[None]:
     """Around the reading of ids: the ValueError of one that is none becomes a UserError."""
     try:

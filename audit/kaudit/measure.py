@@ -26,3 +26,21 @@ def write(path: Path, measures: Iterable[Measure]) -> None:
             frame.to_parquet(file, index=False)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; mend that, then go on with --resume") from None
+
+
+def read_times(table: Path) -> dict[tuple[str, str], float]:
+    """`device_us` by cell and op, from the measure file beside a table; nothing where there is none.
+
+    Raises UserError where the file is none of ours.
+    """
+    path = measure_path(table)
+    if not path.exists():
+        return {}
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path, columns=["cell", "op", "device_us"]).dropna()
+    except (OSError, ValueError) as error:
+        what = str(error).splitlines()[0]
+        raise UserError(f"{path}: not a measure file: {what}; sweep again, or move it away") from None
+    return dict(zip(zip(frame["cell"], frame["op"], strict=True), frame["device_us"].tolist(), strict=True))

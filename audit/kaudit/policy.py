@@ -20,6 +20,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, RootModel
 
 from kaudit.change import Change, Kind
+from kaudit.errors import told_in
 from kaudit.globs import glob
 from kaudit.strict_yaml import read_model
 from kaudit.strict_yaml.types import Many, Strict, Text
@@ -71,11 +72,13 @@ def matches(entry: Rule | Waiver, change: Change) -> bool:
     return entry.op in (None, change.op) and glob(entry.cells)(change.cell) is not None
 
 
+@told_in("docs/gate.md")
 def load_policy(path: Path) -> Policy:
     """Raises UserError with all faults of the file, each with the place in it."""
     return read_model(path, Policy)
 
 
+@told_in("docs/gate.md")
 def load_waivers(path: Path) -> tuple[Waiver, ...]:
     """Raises UserError with all faults of the file, each with the place in it."""
     return read_model(path, _Waivers).root

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 
 from kaudit.cell import Cell
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 from kaudit.globs import glob
 from kaudit.ids import cells_read
 from kaudit.observation import WHOLE_CELL, Row
@@ -13,6 +13,7 @@ from kaudit.table import Table, cells_of
 NEAREST = 3  # ids to offer for one that is not in the table
 
 
+@told_in("docs/table.md")
 def select(table: Table, only: str | None = None, where: Sequence[str] = (), op: str | None = None) -> list[Row]:
     """The rows that meet all conditions, in table order; a row that speaks for a whole cell is of every op.
 
@@ -31,6 +32,7 @@ def select(table: Table, only: str | None = None, where: Sequence[str] = (), op:
     return [row for row in table.rows.values() if row.cell in wanted and (op is None or row.op in (op, WHOLE_CELL))]
 
 
+@told_in("docs/table.md")
 def cell_rows(table: Table, cell: str) -> tuple[Row, ...]:
     """The rows of one cell. Raises UserError with the ids nearest to one that is not in the table."""
     cells = cells_of(table)

@@ -13,7 +13,7 @@ import kaudit
 from kaudit import measure
 from kaudit.cell import Cell
 from kaudit.conduct import conduct
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 from kaudit.host import Host
 from kaudit.journal import Journal, journal
 from kaudit.observation import WHOLE_CELL, Row, Skipped
@@ -35,6 +35,7 @@ class SweepRequest:
     cell_limit: float = 120.0
 
 
+@told_in("docs/capture.md")
 def sweep(
     cells: Sequence[Cell], skipped: Sequence[tuple[Cell, str]], request: SweepRequest, progress: Progress
 ) -> tuple[Path, Table]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from kaudit.atomic import replacing
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 from kaudit.observation import WHOLE_CELL, Outcome, Ran, Row
 
 SCHEMA = 1
@@ -80,6 +80,7 @@ _outcome_decoder: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
+@told_in("docs/table.md")
 def read(path: Path) -> Table:
     """Read a table. Raises UserError naming the line that is not a row, or how the schema differs."""
     try:
@@ -129,14 +130,19 @@ def decode_header(line: bytes, where: str, kind: type[H]) -> H:
         raise UserError(f"{where}:1: not the header of a table: {error}; name one that `kaudit sweep` wrote") from None
 
 
-def write(path: Path, table: Table) -> None:
-    """Write a table whole or not at all. Raises UserError where the folder cannot be written."""
+def encoded(table: Table) -> bytes:
     header = table.header
     first = _FirstLine(header.schema, header.kaudit, header.stamp, header.paths, len(table.rows))
     lines = [_encoder.encode(first), *(_encoder.encode(row) for row in table.rows.values()), b""]
+    return b"\n".join(lines)
+
+
+@told_in("docs/table.md")
+def write(path: Path, table: Table) -> None:
+    """Write a table whole or not at all. Raises UserError where the folder cannot be written."""
     try:
         with replacing(path) as file:
-            file.write(b"\n".join(lines))
+            file.write(encoded(table))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; choose another --out") from None
 

@@ -10,6 +10,7 @@ from tables_for_tests import CELL, ran, table
 from kaudit import cli
 from kaudit.table import write
 
+DOCS = Path(__file__).parents[2] / "docs"
 NO_TORCH = "import sys; sys.modules.update(torch=None, triton=None); from kaudit.cli import main; main()"
 
 
@@ -57,6 +58,31 @@ def test_what_the_user_can_mend_is_one_line_and_exit_2(arguments: list[str], fau
     (line,) = [line for line in ended.stderr.splitlines() if "starting the profiler" not in line]
     assert line.startswith("error: ")
     assert fault in line
+    assert line.endswith((".md)", "; see kaudit --help"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["show", "nowhere.jsonl"], "table.md"),
+        (["sweep", "nowhere"], "matrix.md"),
+        (["gate", "a", "b", "--policy", "nowhere.yaml"], "gate.md"),
+        (["engines", "--python", "/nowhere/python"], "engines.md"),
+        (["sweep", "smoke", "--out", "/nowhere/x.jsonl"], "capture.md"),
+        (["explain", "silent"], "commands.md"),
+    ],
+)
+def test_an_error_names_its_page(arguments: list[str], page: str) -> None:
+    assert kaudit(*arguments).stderr.endswith(f" (docs/{page})\n")
+    assert (DOCS / page).is_file()
+
+
+def test_of_many_faults_the_last_line_names_the_page(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("fail_on: [silence]\nrules: 3\n")
+    first, last = kaudit("gate", "a", "b", "--policy", policy).stderr.splitlines()
+    assert "docs/" not in first
+    assert last.endswith(" (docs/gate.md)")
 
 
 def test_a_bug_of_ours_is_one_line_that_names_the_traceback_s_file(
@@ -83,5 +109,19 @@ def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0)
 
 
-def test_the_version_is_told() -> None:
-    assert kaudit("--version").stdout.startswith("kaudit 0.")
+def test_the_version_and_what_stands_beside_it_are_told_without_torch() -> None:
+    first, second, *packages = kaudit("--version", code=NO_TORCH).stdout.splitlines()
+    assert first.startswith("kaudit 0.")
+    assert second.startswith("python 3.")
+    assert {line.split()[0] for line in packages} >= {"torch", "triton", "flashinfer-python"}
+
+
+def test_help_imports_nothing_that_takes_its_time() -> None:
+    """It is what a shell asks for each completion: 0.1 s."""
+    code = (
+        "import sys; from kaudit.terminal import guarded; from kaudit.cli import app;"
+        "sys.argv = ['kaudit', '--help']; guarded(lambda: app(standalone_mode=False));"
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    heavy = {"torch", "triton", "numpy", "pandas", "pyarrow", "pydantic", "rich", "yaml", "jinja2"}
+    assert not heavy & set(kaudit(code=code).stderr.split())

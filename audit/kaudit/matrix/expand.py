@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kaudit.applicable import inapplicable
 from kaudit.cell import Cell
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 from kaudit.globs import glob
 from kaudit.matrix.cover import cover
 from kaudit.matrix.model import Matrix
@@ -52,6 +52,7 @@ class Plan(Struct, frozen=True):
         ids = sorted([*(cell.id for cell in self.cells), *(cell.id for cell, _ in self.skipped)])
         return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
 
+    @told_in("docs/matrix.md")
     def only(self, pattern: str | None) -> "Plan":
         """The cells, run and skipped, whose id the glob matches. Raises UserError where it matches none to run."""
         if pattern is None:
@@ -65,6 +66,7 @@ class Plan(Struct, frozen=True):
         return replace(self, cells=cells, skipped=tuple(skip for skip in self.skipped if wanted(skip[0].id)))
 
 
+@told_in("docs/matrix.md")
 def expand(matrix: Matrix, max_cells: int = MAX_CELLS) -> Plan:
     """The cells of all blocks of a matrix.
 

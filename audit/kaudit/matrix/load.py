@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from kaudit.errors import told_in
 from kaudit.matrix.model import Matrix
 from kaudit.matrix.schema import MatrixFile
 from kaudit.matrix.space import stale_patterns
@@ -11,6 +12,7 @@ from kaudit.strict_yaml import read_model
 from kaudit.strict_yaml.marks import Fault, Marked
 
 
+@told_in("docs/matrix.md")
 def load(source: str) -> Matrix:
     """Read a shipped matrix by name (`smoke`), else a file by path. Raises UserError, a line for each fault."""
     folder = files("kaudit_matrices")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 from kaudit.launches import short
 from kaudit.observation import UNCLASSIFIED, Kernel, Ran, Row, is_fallback
 from kaudit.ranks import Paths
@@ -14,6 +14,7 @@ from kaudit.transition import describe
 DEFAULT = ("cell", "op", "outcome", "path", "fallback", "families", "launches")
 
 
+@told_in("docs/table.md")
 def choose(names: Sequence[str]) -> tuple[str, ...]:
     """Raises UserError for a column that there is not."""
     if unknown := [name for name in names if name not in COLUMNS]:

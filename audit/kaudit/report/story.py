@@ -18,7 +18,7 @@ def story(table: Table, cell: str) -> Iterator[str]:
     """
     rows = cell_rows(table, cell)
     yield cell
-    yield from _stamp(table.header.stamp)
+    yield from stamp_lines(table.header.stamp)
     # A table is sorted by name; the engine lists its ops in the order of a step.
     order = [WHOLE_CELL, *table.header.paths]
     for row in sorted(rows, key=lambda row: order.index(row.op)):
@@ -27,7 +27,7 @@ def story(table: Table, cell: str) -> Iterator[str]:
         yield from (f"  {line}" for line in _op(row, table.header.paths.get(row.op, ())))
 
 
-def _stamp(stamp: Stamp) -> Iterator[str]:
+def stamp_lines(stamp: Stamp) -> Iterator[str]:
     device = stamp.device
     multiprocessors = f", {device.sm_count} SMs" if device.sm_count else ""
     yield f"{stamp.engine} {stamp.revision} on {device.name} ({device.arch}{multiprocessors}), driver {device.driver}"

@@ -1,6 +1,6 @@
 """Changes, verdicts and loud facts as plain lines for a terminal or a log."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kaudit.change import KINDS, Change, Kind
@@ -8,53 +8,69 @@ from kaudit.explain import Rule
 from kaudit.gate import Verdict
 from kaudit.observation import UNCLASSIFIED, WHOLE_CELL, Ran, Row
 from kaudit.policy import Waiver
+from kaudit.report.groups import by_kind, by_sentence
+from kaudit.report.judged import Report
 
 CELLS = 5  # of one kind to list, where nothing else is asked for
 
 
+def render(report: Report) -> Iterator[str]:
+    """What fails the gate, or all that a diff found, and the expectations that are not met."""
+    yield from changes(report.told, report.rules(), report.most)
+    yield from (f"expectation not met: {line}" for line in report.unmet)
+
+
 def changes(found: Iterable[Change], rules: Mapping[Kind, Sequence[Rule]], limit: int = CELLS) -> Iterator[str]:
     """Grouped by kind, worst first; in it by sentence, the most frequent first, with at most `limit` cells a kind."""
-    groups: defaultdict[Kind, list[Change]] = defaultdict(list)
-    for change in found:
-        groups[change.kind].append(change)
-    for kind in KINDS:
-        if kind in groups:
-            yield from _group(kind, groups[kind], rules.get(kind, ()), limit)
+    for kind, group in by_kind(found).items():
+        yield from _group(kind, group, rules.get(kind, ()), limit)
 
 
 def _group(kind: Kind, group: Sequence[Change], rules: Sequence[Rule], limit: int) -> Iterator[str]:
     yield f"{kind}: {len(group)} ({KINDS[kind]})"
     yield from (f"  {rule}" for rule in rules)
-    left = limit
-    sentences: defaultdict[str, list[str]] = defaultdict(list)
-    for change in group:
-        sentences[change.sentence].append(change.cell)
-    for sentence, cells in sorted(sentences.items(), key=lambda item: -len(item[1])):
-        if left <= 0:
-            break
-        yield f"  {sentence}" + (f" ({len(cells)} cells)" if len(cells) > 1 else "")
-        yield from (f"    {cell}" for cell in cells[:left])
-        left -= len(cells)
+    for told in by_sentence(group, limit):
+        yield f"  {told.sentence}" + (f" ({told.count} cells)" if told.count > 1 else "")
+        yield from (f"    {cell}" for cell in told.cells)
     if len(group) > limit:
         yield f"  and {len(group) - limit} more"
     yield ""
 
 
-def summary(verdict: Verdict) -> str:
-    """The verdict in one line."""
-    kinds = Counter(change.kind for change in verdict.failing)
-    failing = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kind in kinds)
+def verdict(report: Report) -> Iterator[str]:
+    """Words on a gate: its waivers, and the verdict in one line. On a diff, that nothing changed."""
+    if report.verdict is not None:
+        yield from waivers(report.verdict)
+        yield summary(report.verdict, len(report.unmet))
+    elif not report.changes:
+        yield "nothing changed"
+
+
+def summary(verdict: Verdict, unmet: int = 0) -> str:
+    """The verdict in one line. `unmet`: how many expectations are not met, each of which fails the gate, too."""
+    kinds = by_kind(verdict.failing)
+    failing = [f"{len(changes)} {kind}" for kind, changes in kinds.items()]
+    failing += [f"{unmet} expectation{'s' * (unmet > 1)} not met"] * bool(unmet)
     rest = f"{len(verdict.waived)} waived, {len(verdict.tolerated)} tolerated"
-    return f"gate passed: {rest}" if verdict.passed else f"gate failed: {failing}; {rest}"
+    return f"gate failed: {', '.join(failing)}; {rest}" if failing else f"gate passed: {rest}"
 
 
 def waivers(verdict: Verdict) -> Iterator[str]:
     """What each waiver in use lets pass, and which ones to take out of the file."""
+    yield from _used(verdict)
+    yield from outdated(verdict)
+
+
+def _used(verdict: Verdict) -> Iterator[str]:
     used: defaultdict[Waiver, int] = defaultdict(int)
     for _, waiver in verdict.waived:
         used[waiver] += 1
     for waiver, times in used.items():
         yield f"waived until {waiver.expires}: {times} {waiver.kind} in {_scope(waiver)}: {waiver.because}"
+
+
+def outdated(verdict: Verdict) -> Iterator[str]:
+    """The waivers to take out of the file, or to renew."""
     for waiver in verdict.stale:
         yield f"stale waiver: no {waiver.kind} in {_scope(waiver)} any more; remove it ({waiver.because})"
     for waiver in verdict.expired:

@@ -1,0 +1,165 @@
+"""What each outcome, kind of change and finding means, how it is decided, and what to do."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from msgspec import Struct
+
+from kaudit.change import KINDS
+from kaudit.errors import UserError
+
+
+class Entry(Struct, frozen=True):
+    """`what` it is: a kind of change, an outcome or a finding. `page` of the docs."""
+
+    what: str
+    meaning: str
+    decided: str
+    do: str
+    page: str
+
+
+OUTCOMES: Mapping[str, tuple[str, str, str]] = {
+    "ran": (
+        "the op ran, and each of its launches is accounted for",
+        "every launch call has its device activity, between two sentinel kernels that were seen",
+        "nothing; the row says which path ran, and why no faster one did",
+    ),
+    "refused": (
+        "the engine said no, in words, and ran nothing",
+        "supports() of its adapter says so, or the engine raised an exception by which it says no on purpose",
+        "nothing, if you do not promise the cell; forbid it in the matrix, or expect that the engine refuses it",
+    ),
+    "crashed": (
+        "the cell ended in a signal, an exit, a CUDA error or an exception that is no refusal",
+        "the engine raised what is no refusal of its; or the probe died with the cell open, and again alone with it",
+        "run it by itself: kaudit sweep MATRIX --only ID",
+    ),
+    "hung": (
+        "the cell did not end within --cell-timeout",
+        "the probe was killed with the cell open, after the limit",
+        "raise --cell-timeout if it compiles for so long; else it is a deadlock of the engine",
+    ),
+    "unseen": (
+        "the cell ran, but the capture cannot vouch for what ran",
+        "a check of the capture failed, and failed again alone in a fresh process; the row names the check",
+        "sweep again; close other profilers of the GPU; nothing is known of the cell, so do not take it for good",
+    ),
+    "skipped": (
+        "not run: the combination contradicts itself, or the adapter cannot express it",
+        "before anything runs, by the matrix or by supports() of the adapter; the row has the reason",
+        "nothing; forbid the combination in the matrix to have no row of it",
+    ),
+}
+"""Each outcome of a row: meaning, how it is decided, what to do."""
+
+CHANGES: Mapping[str, tuple[str, str]] = {
+    "wrong_result": (
+        "the numeric check of the row says wrong or unwritten, and did not in the baseline",
+        "treat it as a bug of the kernel that ran: kaudit show TABLE --cell ID names it",
+    ),
+    "crashed": (
+        "the outcome is crashed, and is not in the baseline",
+        "run the cell by itself: kaudit sweep MATRIX --only ID",
+    ),
+    "hung": (
+        "the outcome is hung, and is not in the baseline",
+        "run the cell by itself with a longer --cell-timeout: compilation can take minutes, a deadlock does not end",
+    ),
+    "contradiction": (
+        "the path read off the kernels is not the one that the engine says it took, and in the baseline it is",
+        "believe the kernels; mend what the engine reports, or the patterns of its adapter",
+    ),
+    "silent_fallback": (
+        "the path stands later in the engine's list than before, or newly not first, and no reason for turning down "
+        "the faster one was heard during the run; or the reason that was heard before is gone; or the cell is new, and "
+        "its path is not the first",
+        "restore the fast path; or have the engine announce the reason; or waive it with a day on which that ends",
+    ),
+    "unseen": (
+        "the outcome is unseen, and is not in the baseline",
+        "sweep again, with no other profiler on the GPU; if it stays unseen, report the check that the row names",
+    ),
+    "graph_downgrade": (
+        "fewer of the op's kernels came out of a CUDA graph than before, or than the cell newly asks for",
+        "see whether the batch size left the captured buckets, or an op broke the capture",
+    ),
+    "announced_fallback": (
+        "as a silent fallback, but the engine gave the reason by itself during the run",
+        "decide whether you can live with the reason; add it to fail_on to have the gate fail",
+    ),
+    "refused": (
+        "the outcome is refused, and is neither refused, crashed nor hung in the baseline",
+        "restore the support, or take the cell out of what you promise",
+    ),
+    "removed": (
+        "the row is gone or skipped now, or its result is no longer checked",
+        "see that the matrix and the adapter still have the cell",
+    ),
+    "rerouted": (
+        "the kernels differ by name, the path has the same rank",
+        "compare the times; a new version of a library is the usual reason",
+    ),
+    "relaunched": (
+        "the kernels are the same by name, their counts, grids, blocks, registers or families are not",
+        "compare the times; a new compiler, tile size or heuristic is the usual reason",
+    ),
+    "reason_changed": (
+        "the path is the same, the reasons, the claim or the engine's list are not",
+        "read the sentence; nothing runs differently",
+    ),
+    "added": (
+        "only the newer table has the row or checks its result, and nothing is wrong with it",
+        "nothing; commit the table",
+    ),
+    "improved": (
+        "the path stands earlier in the engine's list than before; or more of the op is in a CUDA graph; or what "
+        "crashed or hung is refused in words now",
+        "commit the table, so that the gate holds the gain",
+    ),
+    "recovered": (
+        "the op runs, or its result is right, and was not in the baseline",
+        "commit the table, so that the gate holds the gain",
+    ),
+}
+"""Each kind of change but for its meaning, which KINDS has: how it is decided, what to do."""
+
+FINDINGS: Mapping[str, tuple[str, str, str]] = {
+    "older_kernel": (
+        "a kernel whose name states an older chip generation than the GPU's",
+        "by the arch that the kernel's name states; a family whose names state only the oldest chip that they are "
+        "built for is left out",
+        "see whether the library has a kernel for this chip, and what keeps it from being taken",
+    ),
+    "disagreement": (
+        "two ways to say one call took different paths",
+        "ops that share a name before = compute the same from the same inputs, and their paths differ",
+        "have the callers say it in the way that takes the faster path",
+    ),
+}
+"""Each finding of a single table: meaning, how it is decided, what to do."""
+
+
+def entries() -> Iterator[tuple[str, Entry]]:
+    """Every word with what it stands for; a word may be both an outcome and the change to it."""
+    for name, (meaning, decided, do) in OUTCOMES.items():
+        yield name, Entry("outcome", meaning, decided, do, "docs/table.md")
+    for kind, meaning in KINDS.items():
+        decided, do = CHANGES[kind]
+        yield kind, Entry("kind of change", meaning, decided, do, "docs/gate.md")
+    for name, (meaning, decided, do) in FINDINGS.items():
+        yield name, Entry("finding", meaning, decided, do, "docs/verdict.md")
+
+
+def look_up(word: str) -> tuple[str, list[Entry]]:
+    """The word as we spell it (`silent-fallback`, `Silent fallback` are silent_fallback) and all that it stands for.
+
+    Raises UserError with the nearest words for one that stands for nothing.
+    """
+    known = list(entries())
+    name = word.strip().lower().replace("-", "_").replace(" ", "_")
+    if not (found := [entry for known_name, entry in known if known_name == name]):
+        names = list(dict.fromkeys(name for name, _ in known))
+        near = get_close_matches(name, names, n=3, cutoff=0.3) or names
+        raise UserError(f'no kind "{word}"; nearest: {", ".join(near)}')
+    return name, found
