@@ -14,6 +14,7 @@ import typer
 from kaudit.commands.check import check
 from kaudit.commands.explain import explain
 from kaudit.commands.matrix import matrix
+from kaudit.commands.report import report
 from kaudit.errors import UserError
 from kaudit.report.formats import Format, deliver
 from kaudit.terminal import data, guarded, print_anywhere, words
@@ -199,6 +200,7 @@ def _deliver(found: "Report", form: Format, output: Path | None) -> None:
 app.command()(check)
 app.command()(explain)
 app.add_typer(matrix, name="matrix")
+app.command()(report)
 
 
 def main() -> None:

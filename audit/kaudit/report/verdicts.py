@@ -1,0 +1,96 @@
+"""What the report page says of a row, in a word, a symbol and a tone: of one table, or of two."""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from kaudit.change import KINDS
+from kaudit.findings import Finding
+from kaudit.observation import Ran, Refused, Row, Skipped, is_fallback
+from kaudit.ranks import Paths, named
+from kaudit.transition import describe, problems
+
+Tone = Literal["bad", "warn", "note", "good", "calm"]
+Telling = tuple[str, str]
+"""A verdict's name, and the sentence that says it of one row."""
+
+OWN = {
+    "silent_fallback": "not the engine's fastest path, and it announced no reason",
+    "announced_fallback": "not the engine's fastest path, and it said why",
+    "refused": "the engine said no, in words",
+    "skipped": "not run",
+    "older_kernel": "a kernel made for an older chip generation than this GPU's",
+    "disagreement": "equal calls took different paths",
+    "fastest": "the engine's fastest path, and nothing to report",
+    "unchanged": "as before",
+}
+"""What a verdict means where it is not a kind of change, or means something else in a single table."""
+
+MEANINGS: dict[str, str] = dict(KINDS.items())
+
+OF_ONE = (
+    *("wrong_result", "crashed", "hung", "contradiction", "silent_fallback", "unseen", "announced_fallback"),
+    *("refused", "older_kernel", "disagreement", "skipped", "fastest"),
+)
+OF_TWO = (*KINDS, "unchanged")
+
+LOOKS: dict[str, tuple[str, Tone]] = {
+    "wrong_result": ("≠", "bad"),
+    "crashed": ("✕", "bad"),
+    "hung": ("∞", "bad"),
+    "contradiction": ("⇄", "bad"),
+    "silent_fallback": ("▼", "bad"),
+    "unseen": ("?", "bad"),
+    "graph_downgrade": ("◧", "warn"),
+    "announced_fallback": ("▽", "warn"),
+    "refused": ("⊘", "warn"),
+    "removed": ("−", "warn"),
+    "older_kernel": ("◔", "warn"),
+    "disagreement": ("≈", "warn"),
+    "rerouted": ("→", "note"),
+    "relaunched": ("↻", "note"),
+    "reason_changed": ("¶", "note"),
+    "added": ("+", "note"),
+    "improved": ("▲", "good"),
+    "recovered": ("✓", "good"),
+    "fastest": ("✓", "good"),
+    "skipped": ("·", "calm"),
+    "unchanged": ("=", "calm"),
+}
+
+
+class Verdict(Struct, frozen=True):
+    """One that a page can give; its symbol and its name are there for who does not see the tone's colour."""
+
+    name: str
+    meaning: str
+    symbol: str
+    tone: Tone
+
+
+def verdicts(names: Iterable[str], meanings: dict[str, str]) -> list[Verdict]:
+    """Worst first; the last is that of a row of which nothing is told."""
+    return [Verdict(name.replace("_", " "), meanings[name], *LOOKS[name]) for name in names]
+
+
+def of_one() -> list[Verdict]:
+    return verdicts(OF_ONE, MEANINGS | OWN)
+
+
+def of_two() -> list[Verdict]:
+    return verdicts(OF_TWO, OWN | MEANINGS)
+
+
+def alone(row: Row, paths: Paths, found: Iterable[Finding]) -> Iterator[Telling]:
+    """What is told of a row without a baseline, worst first; nothing, where the fastest path ran as it should."""
+    subject = "the cell" if row.op == "*" else row.op
+    told: list[Telling] = list(problems(subject, row.outcome, paths))
+    match row.outcome:
+        case Ran(path, announced=True) as ran if is_fallback(ran, paths):
+            told.append(("announced_fallback", f"{row.op} runs {named(path)} instead of {paths[0]}"))
+        case Refused() | Skipped() as stopped:
+            kind = "refused" if isinstance(stopped, Refused) else "skipped"
+            told.append((kind, f"{subject} {describe(stopped)}"))
+    told += [(finding.kind, finding.sentence) for finding in found]
+    yield from sorted(told, key=lambda one: OF_ONE.index(one[0]))
