@@ -68,7 +68,7 @@ def timed(before: Path, after: Path) -> list[Change]:
     marks.append(time.perf_counter())
     rules = explain(found, old, new)
     marks.append(time.perf_counter())
-    lines = list(text.changes(found, rules))
+    lines = list(text.changes(found, rules, 5))
     marks.append(time.perf_counter())
     steps = [f"{name} {end - start:.2f} s" for name, start, end in zip(NAMES, marks, marks[1:], strict=False)]
     print(f"{marks[-1] - marks[0]:.2f} s: {', '.join(steps)}; {len(found)} changes")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
+from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.table import Table, encoded, read
 
@@ -15,6 +16,12 @@ def faults(path: Path) -> Iterator[str]:
     except UserError as error:
         yield from error.faults
         return
+    for number, (cell, _) in enumerate(table.rows, start=2):
+        try:
+            Cell.parse(cell)
+        except ValueError as error:
+            yield f"{path}:{number}: {error}; restore it or sweep again"
+            return
     found, wanted = path.read_bytes(), encoded(Table.of(table.header, table.rows.values()))
     if found != wanted:
         pairs = zip_longest(found.split(b"\n"), wanted.split(b"\n"))

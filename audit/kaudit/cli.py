@@ -14,6 +14,7 @@ import typer
 from kaudit.commands.check import check
 from kaudit.commands.explain import explain
 from kaudit.commands.matrix import matrix
+from kaudit.commands.options import Across, MatrixFile, MaxCells, Only, TableFile
 from kaudit.commands.report import report
 from kaudit.errors import UserError
 from kaudit.report.formats import Format, deliver
@@ -30,13 +31,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-MatrixFile = Annotated[str, typer.Argument(metavar="MATRIX", help="A YAML file, or a shipped one: smoke, release.")]
-TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="A table that kaudit sweep wrote.")]
 Before = Annotated[Path, typer.Argument(metavar="BEFORE", help="The baseline table.")]
 After = Annotated[Path, typer.Argument(metavar="AFTER", help="The table to hold against it.")]
-Across = Annotated[bool, typer.Option(help="Compare the cells that two different matrices or GPUs share.")]
-Only = Annotated[str | None, typer.Option(metavar="GLOB", help="Only the cells whose id matches.")]
-MaxCells = Annotated[int, typer.Option(min=1, help="Refuse a larger matrix.")]
 Python = Annotated[str, typer.Option(metavar="PATH", show_default="this one", help="The Python that has the engine.")]
 Most = Annotated[int, typer.Option(min=0, help="Cells to list per kind of change.")]
 Form = Annotated[Format, typer.Option("--format", help="What to write; text is for people.")]

@@ -7,7 +7,7 @@ from kaudit.errors import UserError, told_in
 from kaudit.observation import WHOLE_CELL, Ran, Row
 from kaudit.ranks import Paths
 from kaudit.table import Header, Table, cells_of
-from kaudit.transition import NotRan, between, describe, kind_of, problems
+from kaudit.transition import NotRan, between, describe, kind_of, problems, subject
 
 Rows = tuple[Row, ...]
 PathsOf = dict[str, Paths]
@@ -67,17 +67,17 @@ def _by_op(was: Rows, now: Rows, old: PathsOf, new: PathsOf) -> Iterator[Change]
     for op in before | after:
         match before.get(op), after.get(op):
             case Row() as one, Row() as other:
-                found = between(_subject(op), one.outcome, other.outcome, old.get(op, ()), new.get(op, ()))
+                found = between(subject(op), one.outcome, other.outcome, old.get(op, ()), new.get(op, ()))
                 for kind, sentence in found:
                     yield Change(kind, one.cell, op, sentence, one, other)
             case Row() as one, None:
-                sentence = f"{_subject(op)} is gone; before, it {describe(one.outcome)}"
+                sentence = f"{subject(op)} is gone; before, it {describe(one.outcome)}"
                 yield Change("removed", one.cell, op, sentence, one, None)
             case None, Row() as other:
                 found_here = list(_alone(other, new))
                 yield from found_here
                 if not found_here:
-                    sentence = f"{_subject(op)} is new: it {describe(other.outcome)}"
+                    sentence = f"{subject(op)} is new: it {describe(other.outcome)}"
                     yield Change("added", other.cell, op, sentence, None, other)
 
 
@@ -90,7 +90,7 @@ def _new_cell(rows: Rows, paths: PathsOf) -> Iterator[Change]:
 
 
 def _alone(row: Row, paths: PathsOf, prefix: str = "") -> Iterator[Change]:
-    for kind, sentence in problems(_subject(row.op), row.outcome, paths.get(row.op, ())):
+    for kind, sentence in problems(subject(row.op), row.outcome, paths.get(row.op, ())):
         yield Change(kind, row.cell, row.op, prefix + sentence, None, row)
 
 
@@ -110,13 +110,9 @@ def _whole(rows: Rows) -> Row | None:
     return rows[0] if rows[0].op == WHOLE_CELL else None
 
 
-def _subject(op: str) -> str:
-    return "the cell" if op == WHOLE_CELL else op
-
-
 def _summary(rows: Rows) -> str:
     if len(rows) == 1:
-        return f"{_subject(rows[0].op)} {describe(rows[0].outcome)}"
+        return f"{subject(rows[0].op)} {describe(rows[0].outcome)}"
     return f"{_ran(rows)} of {len(rows)} ops ran"
 
 

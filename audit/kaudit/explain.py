@@ -107,7 +107,7 @@ def rules(grid: Grid, moved: Mask) -> Iterator[Rule]:
         covers, others = int(left[caught].sum()), caught.size - hits
         if covers < max(enough, PRECISE * (covers + others)):
             return
-        yield Rule(tuple(grid.literals[number].text for number in literals), hits, of_moved, others, of_others)
+        yield Rule(tuple(map(grid.text, literals)), hits, of_moved, others, of_others)
         left[caught] = False
         if left.sum() < enough:
             return

@@ -7,11 +7,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kaudit.cell import Cell
+from kaudit.ids import Ids, Value
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
-Value = str | int
 
 DERIVED = (
     "v_head_dim",
@@ -20,98 +19,91 @@ DERIVED = (
 )  # where one of them says what head_dim says, head_dim is the one to name
 
 
-class Literal(Struct, frozen=True):
-    """One comparison. `low` and `high`: the half-open range that it admits, in places of the axis's sorted values."""
-
-    text: str
-    axis: str
-    low: int
-    high: int
-    column: int
-    """of the grid: the token of the id that decides the axis"""
-
-    @property
-    def exact(self) -> bool:
-        return self.high - self.low == 1
-
-    def narrows(self, other: "Literal") -> bool:
-        """Whether it says the same or more. Two of one axis that do not, make a range or exclude each other."""
-        return self.axis == other.axis and self.low >= other.low and self.high <= other.high
-
-
 class Grid(Struct, frozen=True):
-    """Rows by tokens of their ids. `codes` is [columns, rows]; every token of every column has a number of its own.
+    """Rows by what their ids say, and the literals over them, by number.
 
-    Axes that hold one value throughout have no literal. `literals` stand in order of preference among those that say
-    the same of these rows: equality first, then the more basic axis. `admits` is [literals, tokens].
+    `values` are those of all axes on end, sorted within an axis; axes that hold one value throughout are left out.
+    `codes` is [axes, rows]: the place of the row's value among them. A literal admits the places from `low` to before
+    `high`, all of one `axis`; these three are [literals]. They stand in order of preference among those that say the
+    same of these rows: equality first, then the more basic axis.
+
+    Nothing is held for each literal and row, or literal and value: an axis can have as many values as there are rows.
     """
 
+    values: tuple[tuple[str, Value], ...]
     codes: Numbers
-    literals: tuple[Literal, ...]
-    admits: Mask
+    axis: Numbers
+    low: Numbers
+    high: Numbers
 
     @classmethod
     def of(cls, keys: Sequence[tuple[str, str]]) -> Self:
         """Raises ValueError where a cell id is none."""
-        ids = [(op, *cell.split("/")) for cell, op in keys]
-        columns: list[Numbers] = []
-        found: list[tuple[Literal, Mask, int]] = []
-        tokens = 0
-        for position, column in enumerate(zip(*ids, strict=True)):
-            distinct = {token: number for number, token in enumerate(dict.fromkeys(column))}
-            if len(distinct) > 1:
-                # An axis is a function of one token. So only the distinct tokens are parsed, a few hundred of them, in
-                # copies of the first row's id; what varies among the copies is what the token decides.
-                axes = [_axes((*ids[0][:position], token, *ids[0][position + 1 :])) for token in distinct]
-                found += [(literal, mask, tokens) for literal, mask in _literals(axes, len(columns))]
-                columns.append(np.fromiter(map(distinct.__getitem__, column), np.intp, len(column)) + tokens)
-                tokens += len(distinct)
-        found.sort(key=lambda entry: (not entry[0].exact, entry[0].axis in DERIVED))
-        admits = np.zeros((len(found), tokens), np.bool_)
-        for number, (_, mask, start) in enumerate(found):
-            admits[number, start : start + mask.size] = mask
-        codes = np.stack(columns) if columns else np.empty((0, len(keys)), np.intp)
-        return cls(codes, tuple(literal for literal, *_ in found), admits)
+        values: list[tuple[str, Value]] = []
+        codes: list[Numbers] = []
+        ranges: list[Numbers] = []
+        for number, (name, of_axis, places) in enumerate(_axes(keys)):
+            codes.append(places + len(values))
+            found = np.array([(name in DERIVED, number, low, high) for low, high in _ranges(of_axis)], np.intp)
+            found[:, 2:] += len(values)
+            ranges.append(found)
+            values += [(name, value) for value in of_axis]
+        derived, axis, low, high = np.concatenate([np.empty((0, 4), np.intp), *ranges]).T
+        order = np.lexsort((derived, high - low > 1))
+        stacked = np.stack(codes) if codes else np.empty((0, len(keys)), np.intp)
+        return cls(tuple(values), stacked, axis[order], low[order], high[order])
+
+    def text(self, literal: int) -> str:
+        low, high = int(self.low[literal]), int(self.high[literal])
+        name, value = self.values[low]
+        if high - low == 1:
+            return f"{name}={value}"
+        if low and self.values[low - 1][0] == name:
+            return f"{name}>={value}"
+        return f"{name}<{self.values[high][1]}"
 
     def counts(self, rows: Numbers) -> Numbers:
         """How many of the rows, given by number, each literal admits: [literals]."""
-        # A histogram of tokens first: there are a few hundred tokens, but rows times literals is tens of millions.
-        histogram = np.bincount(self.codes[:, rows].ravel(), minlength=self.admits.shape[1])
-        counts: Numbers = self.admits @ histogram
+        histogram = np.bincount(self.codes[:, rows].ravel(), minlength=len(self.values))
+        before = np.concatenate(([0], np.cumsum(histogram)))
+        counts: Numbers = before[self.high] - before[self.low]
         return counts
 
     def admitted(self, literal: int, rows: Numbers) -> Numbers:
         """Those of the rows that one literal admits."""
-        tokens = self.codes[self.literals[literal].column, rows]
-        admitted: Numbers = rows[self.admits[literal, tokens]]
+        places = self.codes[self.axis[literal], rows]
+        admitted: Numbers = rows[(places >= self.low[literal]) & (places < self.high[literal])]
         return admitted
 
     def narrowing(self, literals: tuple[int, ...]) -> Mask:
-        """[literals]: those that narrow the axis of one of these further."""
-        chosen = [self.literals[number] for number in literals]
-        return np.array([any(literal.narrows(other) for other in chosen) for literal in self.literals], np.bool_)
+        """[literals]: those that say the same as one of these, or more. Two of one axis that do not make a range, or
+        exclude each other."""
+        found = np.zeros(self.low.size, np.bool_)
+        for other in literals:
+            found |= (self.low >= self.low[other]) & (self.high <= self.high[other])
+        return found
 
 
-def _axes(tokens: Sequence[str]) -> dict[str, Value]:
-    """The axes of a row, its op the first."""
-    op, *cell = tokens
-    return {"op": op, **Cell.parse("/".join(cell)).axes()}
+def _axes(keys: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Sequence[Value], Numbers]]:
+    """Each axis that varies, the op first: its name, its values in order, and for each row the place of its value."""
+    ops = sorted({op for _, op in keys})
+    if len(ops) > 1:
+        yield "op", ops, _numbered(ops, [op for _, op in keys])
+    cells = list(dict.fromkeys(cell for cell, _ in keys))
+    ids, of_rows = Ids.of(cells), _numbered(cells, [cell for cell, _ in keys])
+    for axis in ids.axes():
+        yield axis.name, axis.values, np.array(axis.codes)[ids.columns[axis.place]][of_rows]
 
 
-def _literals(axes: Sequence[dict[str, Value]], column: int) -> Iterator[tuple[Literal, Mask]]:
-    """The literals over one column, each with the tokens that it admits; `axes` are those of each token."""
-    for axis in axes[0]:
-        values = sorted({of[axis] for of in axes}, key=lambda value: (isinstance(value, str), value))
-        places = np.array([values.index(of[axis]) for of in axes])
-        for low, high, text in _ranges(axis, values) if len(values) > 1 else ():
-            yield Literal(text, axis, low, high, column), (places >= low) & (places < high)
+def _numbered(known: Sequence[str], texts: Sequence[str]) -> Numbers:
+    numbers = {text: number for number, text in enumerate(known)}
+    return np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts))
 
 
-def _ranges(axis: str, values: Sequence[Value]) -> Iterator[tuple[int, int, str]]:
-    for place, value in enumerate(values):
-        yield place, place + 1, f"{axis}={value}"
-        if isinstance(value, int):
-            if 0 < place < len(values) - 1:
-                yield place, len(values), f"{axis}>={value}"
-            if place > 1:
-                yield 0, place, f"{axis}<{value}"
+def _ranges(values: Sequence[Value]) -> Iterator[tuple[int, int]]:
+    """The ranges of an axis that a literal can say: one value; of numbers also from one on, and up to before one."""
+    most = len(values)
+    yield from ((place, place + 1) for place in range(most))
+    if all(isinstance(value, int) for value in values):
+        yield from ((place, most) for place in range(1, most - 1))
+        yield from ((0, place) for place in range(2, most))

@@ -6,7 +6,8 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,31 @@ def data(lines: Iterable[str]) -> None:
 
 def save(path: Path, lines: Iterable[str]) -> None:
     """To a file, whole or not at all: others may be reading it. Raises UserError where it cannot be written."""
-    text = "".join(f"{printable(line)}\n" for line in lines).encode("utf-8", "replace")
-    try:
+    text = _encoded(lines)
+    with _writable(path):
         if path.exists() and not path.is_file():
             path.write_bytes(text)  # a pipe or a device is there to be written to, not to be replaced
             return
         with replacing(path) as file:
             file.write(text)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name a file that can be written") from None
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
     """To the end of a file. Raises UserError where it cannot be written."""
-    text = "".join(f"{printable(line)}\n" for line in lines).encode("utf-8", "replace")
+    text = _encoded(lines)
+    with _writable(path), path.open("ab") as file:
+        file.write(text)
+
+
+def _encoded(lines: Iterable[str]) -> bytes:
+    # What is no character (half of a surrogate pair) can stand in a file's name, not in a text.
+    return "".join(f"{printable(line)}\n" for line in lines).encode("utf-8", "replace")
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
     try:
-        with path.open("ab") as file:
-            file.write(text)
+        yield
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; name a file that can be written") from None
 

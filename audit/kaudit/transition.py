@@ -6,6 +6,7 @@ from typing import assert_never
 from kaudit.change import Kind
 from kaudit.launches import kernels_changed
 from kaudit.observation import (
+    WHOLE_CELL,
     Crashed,
     GraphMode,
     Hung,
@@ -25,6 +26,11 @@ NotRan = Refused | Crashed | Hung | Unseen | Skipped
 
 FULLNESS: dict[GraphMode, int] = {"eager": 0, "partial": 1, "full": 2}
 BAD_NUMERICS = {"wrong": "gives a wrong result", "unwritten": "leaves part of its output unwritten"}
+
+
+def subject(op: str) -> str:
+    """An op as the subject of a sentence."""
+    return "the cell" if op == WHOLE_CELL else op
 
 
 def describe(outcome: Outcome) -> str:

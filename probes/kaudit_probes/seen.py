@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kaudit.launches import short
 from kaudit.observation import UNCLASSIFIED, Kernel, Ran, Rejection
+from kaudit.report.columns import aligned
 from kaudit_probes.fallbacks import Fallback, fallbacks
 
 
@@ -85,9 +86,7 @@ class Seen:
     def table(self) -> str:
         """The kernels in aligned columns, and the fallbacks."""
         rows = [("role", "family", "count", "grid", "kernel"), *map(_row, self.kernels)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        return "\n".join([*lines, *map(_line, self.fallbacks)])
+        return "\n".join([*aligned(rows), *map(_line, self.fallbacks)])
 
     def __repr__(self) -> str:
         if self._block is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from reports_for_tests import GOLDEN
-from tables_for_tests import announced, header, ran
+from tables_for_tests import CELL, announced, header, ran
 
 from kaudit.check import faults
 from kaudit.observation import Row
@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    rows = [Row(cell, "attention", ran("eager", announced("flash"))) for cell in ("a", "b", "c")]
+    rows = [
+        Row(CELL.replace("b8q", f"b{batch}q"), "attention", ran("eager", announced("flash"))) for batch in (1, 2, 3)
+    ]
     write(tmp_path / "table.jsonl", Table.of(header(), rows))
     return tmp_path / "table.jsonl"
 
@@ -37,9 +39,10 @@ def test_what_kaudit_wrote_is_in_order(path: Path) -> None:
         (lambda text: text.replace(":", ": "), ":1: not as kaudit writes it"),
         (lambda text: text[:-1], ":5: not as kaudit writes it"),
         (lambda text: text.replace("\n", "\r\n"), ":1: not as kaudit writes it"),
+        (lambda text: text.replace("b2q", "b02q"), ":3: shape"),
         (lambda _: "", ": the file is empty"),
     ],
-    ids=["cut", "cut in a row", "unsorted", "spaced", "no last line end", "Windows line ends", "empty"],
+    ids=["cut", "cut in a row", "unsorted", "spaced", "no last line end", "Windows line ends", "no id", "empty"],
 )
 def test_each_fault_is_one_line_that_says_where(path: Path, edit: Callable[[str], str], fault: str) -> None:
     path.write_text(edit(path.read_text()), newline="")

@@ -1,5 +1,6 @@
 import itertools
 import random
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -120,8 +121,22 @@ def test_crashed_cells_are_set_against_cells() -> None:
 def test_an_id_that_is_none_is_told(spoilt: str) -> None:
     before = Table.of(header(), [Row(cell, "attention", ran()) for cell in (spoilt, *CELLS[1:3])])
     after = Table.of(header(), [Row(cell, "attention", ran("eager")) for cell in (spoilt, *CELLS[1:3])])
-    with pytest.raises(UserError, match="a table holds what is no cell"):
+    with pytest.raises(UserError, match="a table holds what is no cell") as told:
         explain(changes(before, after), before, after)
+    assert told.value.page == "docs/table.md"
+
+
+def test_an_axis_may_have_as_many_values_as_there_are_rows() -> None:
+    cells = [CELLS[0].replace("k256", f"k{kv_len}") for kv_len in range(1, 20_001)]
+    tracemalloc.start()
+    try:
+        grid = Grid.of([(cell, "attention") for cell in cells])
+        (rule,) = rules(grid, np.arange(1, 20_001) >= 12_345)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(rule) == "kv_len>=12345: 7656 of 7656 moved, 0 of 12344 others"
+    assert peak < 100e6  # a matrix of its literals by its values has 1.2e9 elements
 
 
 def test_the_order_of_rows_does_not_matter() -> None:

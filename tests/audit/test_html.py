@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import json
+import os
 import re
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,11 +16,14 @@ from tables_for_tests import CELL, PATHS, announced, asked, header, ran, table, 
 from test_cli import kaudit
 
 from kaudit.cell import Cell
+from kaudit.change import KINDS
 from kaudit.diff import changes
 from kaudit.errors import UserError
 from kaudit.measure import measure_path, read_times
 from kaudit.observation import Crashed, Kernel, Row
+from kaudit.policy import DEFAULT_FAIL_ON
 from kaudit.report.html import Timed, of_one_table, of_two_tables
+from kaudit.report.judged import QUIET
 from kaudit.report.lines import Times
 from kaudit.report.verdicts import LOOKS, OF_ONE, OF_TWO, OWN
 from kaudit.table import Table, write
@@ -178,6 +183,12 @@ def test_every_verdict_has_its_looks_and_no_two_of_a_page_the_same_symbol() -> N
         assert len({LOOKS[name][0] for name in names}) == len(names)
 
 
+def test_the_tones_say_what_the_gate_says() -> None:
+    tones = {kind: LOOKS[kind][1] for kind in KINDS}
+    assert {kind for kind, tone in tones.items() if tone == "bad"} == set(DEFAULT_FAIL_ON)
+    assert {kind for kind, tone in tones.items() if tone in ("note", "good")} == set(QUIET)
+
+
 def test_the_command_writes_the_page_where_it_is_told_to(tmp_path: Path) -> None:
     before, after, out = tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "page.html"
     write(before, table(ran("flash")))
@@ -191,6 +202,19 @@ def test_the_command_writes_the_page_where_it_is_told_to(tmp_path: Path) -> None
     assert part(out.read_text())["rows"]["times"] == []
     missing = kaudit("report", before, "--out", tmp_path / "none" / "page.html")
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+
+
+def test_a_pipe_named_as_the_page_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path, pipe = tmp_path / "a.jsonl", tmp_path / "pipe"
+    write(path, table(ran()))
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        try:
+            assert kaudit("report", path, "--out", pipe).returncode == 0
+            assert pipe.is_fifo()
+            assert reader.communicate(timeout=30)[0].startswith(b"<!doctype html>")
+        finally:
+            reader.kill()
 
 
 def test_what_is_no_measure_file_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from chromium import BINARY, Chromium
 
 from kaudit.diff import changes
 from kaudit.report.html import Timed, of_one_table, of_two_tables
-from kaudit.table import read
+from kaudit.table import Table, read
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -33,12 +33,16 @@ def browser(chromium: Chromium) -> Iterator[Chromium]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One real table with made-up times, and two real ones."""
+    """One real table with made-up times, two real ones, and one that has a cell more than the other."""
     folder = tmp_path_factory.mktemp("pages")
     before, after = read(GOLDEN / "decode-h200.jsonl"), read(GOLDEN / "decode-h200-silent.jsonl")
     times = {key: float(number % 50 + 1) for number, key in enumerate(before.rows)}
     slower = {key: time * 2 for key, time in times.items()}
     old, new = Timed("old", before, times), Timed("new", after, slower)
+    first, _ = next(iter(before.rows))
+    fewer = Table.of(before.header, [row for row in before.rows.values() if row.cell != first])
+    added = list(changes(fewer, before))
+    (folder / "new.html").write_text(of_two_tables(Timed("fewer", fewer, {}), old, added, [], False), "utf-8")
     (folder / "one.html").write_text(of_one_table(old), "utf-8")
     (folder / "two.html").write_text(of_two_tables(old, new, list(changes(before, after)), [], False), "utf-8")
     return folder

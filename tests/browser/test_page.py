@@ -110,3 +110,14 @@ def test_the_map_takes_the_axes_and_the_times_it_is_given(browser: Chromium, pag
     choose(browser, "colour", "time")
     assert browser.text("#heat td") == "2.00×"
     assert browser.evaluate("document.querySelector('#heat td').ariaLabel").startswith("2.00× slower, median of")
+
+
+def test_a_new_cell_has_no_row_of_its_own_to_tell_of(browser: Chromium, pages: Path) -> None:
+    browser.open(pages / "new.html")
+    browser.evaluate(
+        "[...document.querySelectorAll('#list tr')].find(row => row.innerText.includes('whole cell'))"
+        ".querySelector('button').click()"
+    )
+    told = browser.text("#story details[open]")
+    assert "new cell: " in told
+    assert "the same" not in told

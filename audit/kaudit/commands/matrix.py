@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from kaudit.commands.options import MatrixFile, MaxCells, Only
 from kaudit.errors import UserError, told_in
 from kaudit.terminal import data, save, words
 
@@ -31,9 +32,9 @@ matrix = typer.Typer(
 
 @matrix.command(CELLS)
 def cells(
-    source: Annotated[str, typer.Argument(metavar="MATRIX", help="A YAML file, or a shipped one: smoke, release.")],
-    max_cells: Annotated[int, typer.Option(min=1, help="Refuse a larger matrix.")] = 1_000_000,
-    only: Annotated[str | None, typer.Option(metavar="GLOB", help="Only the cells whose id matches.")] = None,
+    source: MatrixFile,
+    max_cells: MaxCells = 1_000_000,
+    only: Only = None,
 ) -> None:
     """Print the cells of a matrix, and what is left out. The word cells may be left out, too."""
     from kaudit.matrix import expand, load

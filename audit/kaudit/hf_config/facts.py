@@ -82,3 +82,6 @@ NOT_CAUSAL = frozenset(
 """Encoders, and encoders with a decoder."""
 
 NO_ATTENTION = frozenset({"falcon_mamba", "mamba", "mamba2", "rwkv", "rwkv5", "rwkv6", "rwkv7", "xlstm"})
+
+ASSUMED_LENGTH = 8192
+"""Tokens, where a config has no limit."""

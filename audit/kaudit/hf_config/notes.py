@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from kaudit.hf_config.facts import ASSUMED_LENGTH
 from kaudit.hf_config.heads import absorbed, default_dim_note, heads_of
 from kaudit.hf_config.layers import Layer, depth
 from kaudit.hf_config.pattern import window_of
@@ -28,7 +29,7 @@ def notes_of(
     if depth(config) is None and len(layers) == 1:
         yield "the file has no num_hidden_layers: one layer stands for all"
     if max_len is None:
-        yield "the file has no max_position_embeddings: lengths up to 8192 assumed"
+        yield f"the file has no max_position_embeddings: lengths up to {ASSUMED_LENGTH} assumed"
     if not typed:
         yield "the file has no dtype that cells know: bf16 assumed"
     dim = default_dim_note(config)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kaudit.cell import DType, Feature, KvDType, Mask
-from kaudit.hf_config.facts import NO_ATTENTION, NOT_CAUSAL, SINKS, SOFTCAP
+from kaudit.hf_config.facts import ASSUMED_LENGTH, NO_ATTENTION, NOT_CAUSAL, SINKS, SOFTCAP
 from kaudit.hf_config.heads import absorbed, heads_of
 from kaudit.hf_config.layers import Layer, layers_of
 from kaudit.hf_config.model import Group, Model
@@ -17,9 +17,6 @@ _LENGTHS = (
     *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx"),
     *("max_sequence_length", "model_max_length"),
 )
-
-ASSUMED_LENGTH = 8192
-"""Tokens, where a config has no limit."""
 
 _DTYPES: dict[str, DType] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 

@@ -30,13 +30,13 @@ class Listing(Struct, frozen=True):
 
     def lines(self, width: int | None) -> Iterator[str]:
         """Aligned columns. Where they are wider than `width` characters, a cell's id gets a line before its rows."""
-        whole = _aligned([self.columns, *self.rows])
+        whole = aligned([self.columns, *self.rows])
         if "cell" not in self.columns or width is None or max(map(len, whole)) <= width:
             yield from whole
             return
         place = self.columns.index("cell")
         cells = [row[place] for row in self.rows]
-        heading, *rest = _aligned([(*row[:place], *row[place + 1 :]) for row in (self.columns, *self.rows)])
+        heading, *rest = aligned([(*row[:place], *row[place + 1 :]) for row in (self.columns, *self.rows)])
         yield f"  {heading}"
         for before, cell, line in zip([None, *cells], cells, rest, strict=False):
             if cell != before:
@@ -50,7 +50,8 @@ def table(rows: Iterable[Row], columns: Sequence[str], paths: Mapping[str, Paths
     return Listing(tuple(columns), tuple(texts))
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of text, a column as wide as its widest value."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 

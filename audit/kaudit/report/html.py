@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -13,6 +12,7 @@ from msgspec import Struct
 from kaudit.change import KINDS, Change
 from kaudit.explain import explain
 from kaudit.report import lines
+from kaudit.report.groups import by_kind
 from kaudit.report.parts import Fields
 from kaudit.report.payload import payload
 from kaudit.report.story import stamp_lines
@@ -57,9 +57,9 @@ def of_two_tables(before: Timed, after: Timed, changes: Sequence[Change], contex
 
 def _kinds(changes: Sequence[Change], before: Table, after: Table) -> Iterator[Told]:
     """Each kind of change with its count, and what the rows of it share that the others do not."""
-    counts, rules = Counter(change.kind for change in changes), explain(changes, before, after)
-    for kind in (kind for kind in KINDS if counts[kind]):
-        yield Told(f"{kind}: {counts[kind]} ({KINDS[kind]})", tuple(map(str, rules.get(kind, ()))))
+    rules = explain(changes, before, after)
+    for kind, group in by_kind(changes).items():
+        yield Told(f"{kind}: {len(group)} ({KINDS[kind]})", tuple(map(str, rules.get(kind, ()))))
     if not changes:
         yield Told("nothing changed")
 

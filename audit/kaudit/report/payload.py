@@ -5,11 +5,11 @@ stands in the page once.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct
 
-from kaudit.cell import Cell
-from kaudit.ids import cells_read
+from kaudit.ids import Ids, cells_read
 from kaudit.observation import WHOLE_CELL, Outcome
 from kaudit.ranks import Paths
 from kaudit.report.parts import Fields, Numbered, outcome_parts
@@ -29,15 +29,6 @@ class Line(Struct, frozen=True):
     times: tuple[float | None, ...]
 
 
-class Axis(Struct, frozen=True):
-    """`place` of the id's token that decides it; `codes`: for each distinct token there, the number of its value."""
-
-    name: str
-    place: int
-    values: list[str | int]
-    codes: list[int]
-
-
 def payload(
     lines: Sequence[Line], verdicts: Sequence[Verdict], sides: Sequence[str], paths: Sequence[dict[str, Paths]]
 ) -> tuple[Fields, Fields]:
@@ -48,11 +39,10 @@ def payload(
     cells: Numbered[str] = Numbered()
     for line in lines:
         cells[line.cell]
-    tokens: list[Numbered[str]] = [Numbered() for _ in Cell.__struct_fields__]
     with cells_read():
-        columns = _columns(cells, tokens)
-        axes = _axes(tokens)
-    ops = Numbered({op: number for number, op in enumerate(dict.fromkeys([WHOLE_CELL, *_listed(paths)]))})
+        ids = Ids.of(cells)
+        axes = list(ids.axes())
+    ops = Numbered({op: number for number, op in enumerate(dict.fromkeys([WHOLE_CELL, *chain(*paths)]))})
     names = {verdict.name.replace(" ", "_"): number for number, verdict in enumerate(verdicts)}
     tellings: Numbered[tuple[Telling, ...]] = Numbered({(): 0})
     outcomes: Numbered[Outcome] = Numbered()
@@ -72,8 +62,8 @@ def payload(
         "sides": sides,
         "paths": paths,
         "ops": list(ops),
-        "tokens": [list(distinct) for distinct in tokens],
-        "cells": columns,
+        "tokens": ids.tokens,
+        "cells": ids.columns,
         "axes": axes,
         "rows": rows,
         "tellings": [[(names[kind], sentence) for kind, sentence in told] for told in tellings],
@@ -87,33 +77,3 @@ def _times(sides: list[tuple[float | None, ...]]) -> list[list[float | None]]:
     if not all(any(time is not None for time in side) for side in sides):
         return []
     return [[None if time is None else float(f"{time:.4g}") for time in side] for side in sides]
-
-
-def _listed(paths: Sequence[dict[str, Paths]]) -> list[str]:
-    return [op for listed in paths for op in listed]
-
-
-def _columns(cells: Numbered[str], tokens: list[Numbered[str]]) -> list[list[int]]:
-    """Per place of an id, the number of each cell's token. Raises ValueError."""
-    columns: list[list[int]] = [[] for _ in tokens]
-    for cell in cells:
-        parts = cell.split("/")
-        if len(parts) != len(tokens):
-            Cell.parse(cell)
-        for column, distinct, part in zip(columns, tokens, parts, strict=True):
-            column.append(distinct[part])
-    return columns
-
-
-def _axes(tokens: list[Numbered[str]]) -> list[Axis]:
-    """An axis is a function of one token: distinct ones are parsed, in copies of one id. Raises ValueError."""
-    first = [next(iter(distinct), "") for distinct in tokens]
-    found = []
-    for place, distinct in enumerate(tokens):
-        ids = ["/".join((*first[:place], token, *first[place + 1 :])) for token in distinct]
-        parsed = [Cell.parse(cell).axes() for cell in ids]
-        for name in parsed[0] if parsed else ():
-            values = sorted({axes[name] for axes in parsed}, key=lambda value: (isinstance(value, str), value))
-            if len(values) > 1:
-                found.append(Axis(name, place, values, [values.index(axes[name]) for axes in parsed]))
-    return found

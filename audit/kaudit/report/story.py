@@ -8,7 +8,7 @@ from kaudit.reasons import because
 from kaudit.report.columns import dims
 from kaudit.show import cell_rows
 from kaudit.table import Stamp, Table
-from kaudit.transition import describe, problems
+from kaudit.transition import describe, problems, subject
 
 
 def story(table: Table, cell: str) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _candidates(ran: Ran, paths: Paths) -> Iterator[str]:
 
 
 def _verdicts(row: Row, ran: Ran, paths: Paths) -> Iterator[str]:
-    found = list(problems(row.op, ran, paths))
+    found = list(problems(subject(row.op), ran, paths))
     yield from (f"{kind}: {sentence}" for kind, sentence in found)
     if is_fallback(ran, paths) and ran.announced:
         yield f"fallback, announced: not {paths[0]}"

@@ -11,8 +11,6 @@ from kaudit.policy import Waiver
 from kaudit.report.groups import by_kind, by_sentence
 from kaudit.report.judged import Report
 
-CELLS = 5  # of one kind to list, where nothing else is asked for
-
 
 def render(report: Report) -> Iterator[str]:
     """What fails the gate, or all that a diff found, and the expectations that are not met."""
@@ -20,7 +18,7 @@ def render(report: Report) -> Iterator[str]:
     yield from (f"expectation not met: {line}" for line in report.unmet)
 
 
-def changes(found: Iterable[Change], rules: Mapping[Kind, Sequence[Rule]], limit: int = CELLS) -> Iterator[str]:
+def changes(found: Iterable[Change], rules: Mapping[Kind, Sequence[Rule]], limit: int) -> Iterator[str]:
     """Grouped by kind, worst first; in it by sentence, the most frequent first, with at most `limit` cells a kind."""
     for kind, group in by_kind(found).items():
         yield from _group(kind, group, rules.get(kind, ()), limit)

@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from kaudit.change import KINDS
 from kaudit.findings import Finding
+from kaudit.glossary import FINDINGS, OUTCOMES
 from kaudit.observation import Ran, Refused, Row, Skipped, is_fallback
 from kaudit.ranks import Paths, named
-from kaudit.transition import describe, problems
+from kaudit.transition import describe, problems, subject
 
 Tone = Literal["bad", "warn", "note", "good", "calm"]
 Telling = tuple[str, str]
@@ -18,16 +19,10 @@ Telling = tuple[str, str]
 OWN = {
     "silent_fallback": "not the engine's fastest path, and it announced no reason",
     "announced_fallback": "not the engine's fastest path, and it said why",
-    "refused": "the engine said no, in words",
-    "skipped": "not run",
-    "older_kernel": "a kernel made for an older chip generation than this GPU's",
-    "disagreement": "equal calls took different paths",
     "fastest": "the engine's fastest path, and nothing to report",
     "unchanged": "as before",
 }
-"""What a verdict means where it is not a kind of change, or means something else in a single table."""
-
-MEANINGS: dict[str, str] = dict(KINDS.items())
+"""What a verdict means that the glossary lacks, or that means something else where there is no baseline."""
 
 OF_ONE = (
     *("wrong_result", "crashed", "hung", "contradiction", "silent_fallback", "unseen", "announced_fallback"),
@@ -75,22 +70,22 @@ def verdicts(names: Iterable[str], meanings: dict[str, str]) -> list[Verdict]:
 
 
 def of_one() -> list[Verdict]:
-    return verdicts(OF_ONE, MEANINGS | OWN)
+    glossed = {name: meaning for name, (meaning, *_) in (*OUTCOMES.items(), *FINDINGS.items())}
+    return verdicts(OF_ONE, dict(KINDS.items()) | glossed | OWN)
 
 
 def of_two() -> list[Verdict]:
-    return verdicts(OF_TWO, OWN | MEANINGS)
+    return verdicts(OF_TWO, OWN | dict(KINDS.items()))
 
 
 def alone(row: Row, paths: Paths, found: Iterable[Finding]) -> Iterator[Telling]:
     """What is told of a row without a baseline, worst first; nothing, where the fastest path ran as it should."""
-    subject = "the cell" if row.op == "*" else row.op
-    told: list[Telling] = list(problems(subject, row.outcome, paths))
+    told: list[Telling] = list(problems(subject(row.op), row.outcome, paths))
     match row.outcome:
         case Ran(path, announced=True) as ran if is_fallback(ran, paths):
-            told.append(("announced_fallback", f"{row.op} runs {named(path)} instead of {paths[0]}"))
+            told.append(("announced_fallback", f"{subject(row.op)} runs {named(path)} instead of {paths[0]}"))
         case Refused() | Skipped() as stopped:
             kind = "refused" if isinstance(stopped, Refused) else "skipped"
-            told.append((kind, f"{subject} {describe(stopped)}"))
+            told.append((kind, f"{subject(row.op)} {describe(stopped)}"))
     told += [(finding.kind, finding.sentence) for finding in found]
     yield from sorted(told, key=lambda one: OF_ONE.index(one[0]))

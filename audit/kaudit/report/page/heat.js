@@ -96,8 +96,11 @@ function median(rows) {
 
 /** Tone and strength of a time: by its logarithm between the least and the most, or from half to double. */
 function timeScale(times) {
-  const low = Math.log(Math.min(...times)),
-    range = Math.log(Math.max(...times)) - low;
+  // Not Math.min(...times): there may be more fields than a call takes arguments.
+  const least = times.reduce((a, b) => Math.min(a, b), Infinity),
+    most = times.reduce((a, b) => Math.max(a, b), 0);
+  const low = Math.log(least),
+    range = Math.log(most) - low;
   if (RATIO) return time => ({ tone: time > 1 ? "bad" : "good", share: Math.min(1, Math.abs(Math.log2(time))) });
   return time => ({ tone: "time", share: range > 0 ? (Math.log(time) - low) / range : 0.5 });
 }

@@ -32,7 +32,9 @@ function opStory(row, open) {
   );
   const outcomes = ROWS.outcomes.map(side => side[row]);
   const same = outcomes.every(outcome => outcome === outcomes[0]);
-  const sides = (same ? outcomes.slice(0, 1) : outcomes).map((outcome, side) => {
+  // A change of a whole cell whose rows are those of its ops has none of its own.
+  const shown = same ? outcomes.slice(0, outcomes[0] < 0 ? 0 : 1) : outcomes;
+  const sides = shown.map((outcome, side) => {
     const title = outcomes.length === 1 ? [] : [make("h3", {}, same ? "Before and after, the same" : DATA.sides[side])];
     return make(
       "section",
