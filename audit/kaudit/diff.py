@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kaudit.change import Change
+from kaudit.change import Change, Kind
 from kaudit.errors import UserError, told_in
 from kaudit.observation import WHOLE_CELL, Ran, Row
 from kaudit.ranks import Paths
@@ -39,6 +39,7 @@ def changes(before: Table, after: Table, across: bool = False) -> Iterator[Chang
     """The changes from `before` to `after`; with `across`, only of the cells that both hold."""
     old_cells, new_cells = cells_of(before), cells_of(after)
     old, new = before.header.paths, after.header.paths
+    known: Known = {}
     for cell in sorted({**old_cells, **new_cells}):
         if across and not (cell in old_cells and cell in new_cells):
             continue
@@ -59,16 +60,24 @@ def changes(before: Table, after: Table, across: bool = False) -> Iterator[Chang
             sentence = f"the cell {describe(stopped)}; before, {_summary(was)}"
             yield Change(kind_of(stopped), cell, WHOLE_CELL, sentence, None, now[0])
         else:
-            yield from _by_op(was, now, old, new)
+            yield from _by_op(was, now, old, new, known)
 
 
-def _by_op(was: Rows, now: Rows, old: PathsOf, new: PathsOf) -> Iterator[Change]:
+Known = dict[tuple[str, int, int], list[tuple[Kind, str]]]
+"""What was found between two outcomes of an op, by identity: cells share outcomes, and the tables keep them alive."""
+
+
+def _by_op(was: Rows, now: Rows, old: PathsOf, new: PathsOf, known: Known) -> Iterator[Change]:
     before, after = {row.op: row for row in was}, {row.op: row for row in now}
     for op in before | after:
         match before.get(op), after.get(op):
             case Row() as one, Row() as other:
-                found = between(subject(op), one.outcome, other.outcome, old.get(op, ()), new.get(op, ()))
-                for kind, sentence in found:
+                key = op, id(one.outcome), id(other.outcome)
+                if key not in known:
+                    known[key] = list(
+                        between(subject(op), one.outcome, other.outcome, old.get(op, ()), new.get(op, ()))
+                    )
+                for kind, sentence in known[key]:
                     yield Change(kind, one.cell, op, sentence, one, other)
             case Row() as one, None:
                 sentence = f"{subject(op)} is gone; before, it {describe(one.outcome)}"
