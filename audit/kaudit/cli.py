@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="kaudit",
     help="Which GPU kernel really ran for every cell of a matrix, why, and what changed.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -18,13 +18,19 @@ from kaudit.errors import ProbeError, UserError
 
 
 def data(lines: Iterable[str]) -> None:
-    """To stdout. A reader that has seen enough and closes the pipe changes neither the rest of the run nor its end."""
+    """To stdout. A reader that has seen enough and closes the pipe changes neither the rest of the run nor its end.
+
+    Raises UserError where stdout takes no more for another reason, a full disk for one.
+    """
     try:
         for line in lines:
             print(printable(line))
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        # What is still buffered must not fail again as Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UserError(f"stdout: {error.strerror}; write to where there is room") from None
 
 
 def save(path: Path, lines: Iterable[str]) -> None:

@@ -162,14 +162,21 @@ def _fallback(op: str, was: Ran, now: Ran, old: Paths, new: Paths, moved: int) -
         # What it says of other paths, it may have said all along: that does not tell why this one is gone.
         said = now.announced if delisted else now.explains(lost)
         yield "announced_fallback" if said else "silent_fallback", fact + (delisted or why(now, lost))
-    elif falls and was.announced and not now.announced:
+    elif falls and (muted := _muted(was, now, new)):
         still = f"still runs {here}" if was.path == now.path else f"runs {here} (before, {there})"
-        asked = why(now, new[0]).removeprefix(" without a word")
-        yield "silent_fallback", f"{op} {still} instead of {new[0]}, and no longer says why{asked}"
+        asked = why(now, muted).removeprefix(" without a word")
+        yield "silent_fallback", f"{op} {still} instead of {muted}, and no longer says why{asked}"
     elif fell and not falls and was.path == now.path:
         yield "reason_changed", f"{op} still runs {here}, now first in the engine's list; before, {old[0]} was"
     elif was.path == now.path and was.rejections != now.rejections:
         yield "reason_changed", f"{op} still runs {here}; {reasons_changed(was, now)}"
+
+
+def _muted(was: Ran, now: Ran, paths: Paths) -> str | None:
+    """The fastest path whose absence the engine used to explain and no longer does, whatever it says of others."""
+    faster = paths[: paths.index(now.path)] if now.path in paths else paths
+    lost = (path for path in faster if was.explains(path) and not now.explains(path))
+    return next(lost, paths[0] if was.announced and not now.announced else None)
 
 
 def _graph(op: str, was: Ran, now: Ran) -> Found:

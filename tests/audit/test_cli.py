@@ -37,6 +37,7 @@ def test_diff_gate_and_show_need_no_torch(tables: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
+        ([], "Missing command"),
         (["swep"], "No such command 'swep'"),
         (["diff"], "Missing argument"),
         (["diff", "nowhere.jsonl", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
@@ -107,6 +108,16 @@ def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     command = f"{sys.executable} -m kaudit matrix release | head -n 1; exit ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_the_user_s_to_mend() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "kaudit", "matrix", "smoke"]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: stdout: No space left on device")
+    assert "Traceback" not in ended.stderr
 
 
 def test_the_version_and_what_stands_beside_it_are_told_without_torch() -> None:

@@ -263,3 +263,10 @@ def test_circumstances_are_told() -> None:
         "torch 2.10 → 2.11",
         "NVIDIA_TF32_OVERRIDE (unset) → 0",
     )
+
+
+def test_a_reason_lost_for_one_path_is_not_covered_by_what_is_said_of_another() -> None:
+    before = table(ran("eager", announced("flash"), announced("split")))
+    (change,) = changes(before, table(ran("eager", announced("flash"))))
+    assert change.kind == "silent_fallback"
+    assert change.sentence.startswith("attention still runs eager instead of split, and no longer says why")
