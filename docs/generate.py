@@ -18,6 +18,7 @@ from kaudit.cell import Cell
 from kaudit.cli import app
 from kaudit.glossary import entries
 from kaudit.matrix.rules import AXES_OF
+from kaudit.matrix.schema import DEFAULT_SHAPES, AxesFile
 from kaudit.policy import DEFAULT_FAIL_ON
 from kaudit.report.columns import COLUMNS, DEFAULT
 from kaudit_probes.engines import ENGINES
@@ -96,11 +97,22 @@ def _engines() -> Iterator[str]:
     return _table(("engine", "audits", "get it"), *rows)
 
 
+def _defaults() -> Iterator[str]:
+    """Of each axis of a matrix file, the value that it has where the file leaves it out."""
+    shapes = ", ".join(f"`{shape}` in {phase}" for phase, shape in DEFAULT_SHAPES.items())
+    axes = AxesFile().read()
+    firsts = {axis: getattr(axes, axis)[0] for axis in AxesFile.model_fields if axis != "shape"}
+    rows = [(f"`{axis}`", f"`{value or 'plain'}`") for axis, value in firsts.items()]
+    return _table(("axis", "where the file leaves it out"), *rows, ("`shape`", shapes))
+
+
 PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "help": _help,
     "kinds": _kinds,
     "outcomes": lambda: _explained("outcome"),
     "findings": lambda: _explained("finding"),
+    "words": lambda: _explained("word"),
+    "defaults": _defaults,
     "columns": lambda: [f"{_code(COLUMNS)}; by default {_code(DEFAULT)}"],
     "axes": lambda: [_code(Cell.parse(AN_ID).axes())],
     "keys": lambda: [_code(AXES_OF)],

@@ -1,4 +1,7 @@
-"""Does docs/tutorial.md: runs its commands in a copy of the sources and writes what they print into it. `make docs`."""
+"""Does the pages that are to be done: runs their commands in a copy of the sources and writes down what they print.
+
+`make docs`. A block of code that starts with `# NAME` is a file of that name.
+"""
 
 import os
 import re
@@ -10,10 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/tutorial.md"
+PAGES = (ROOT / "docs/tutorial.md", ROOT / "docs/adapter.md")
 SOURCES = ("audit", "probes", "kernels", "matrices")
 SETS_UP = "make sweep"
 """What the first block does; here that is done."""
+
+FILE = re.compile(r"^```(?:python|yaml)\n# (\S+\.(?:py|yaml))\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""A block that is a file."""
 
 STEP = re.compile(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 """A block of commands, and the block of output right after it."""
@@ -23,6 +29,8 @@ def steps(page: str, folder: Path) -> Iterator[tuple[str, str | None, str]]:
     """Each block of commands, what the page shows of its output (None: nothing), and what it prints when run."""
     for source in SOURCES:
         shutil.copytree(ROOT / source, folder / source, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in FILE.finditer(page):
+        (folder / file[1]).write_text(file[2])
     for step in STEP.finditer(page):
         if SETS_UP not in step[1]:
             yield step[1], step[2], _printed(step[1], folder)
@@ -44,11 +52,16 @@ def _printed(commands: str, folder: Path) -> str:
     return ran.stdout
 
 
-if __name__ == "__main__":
-    page = PAGE.read_text()
+def _done(page: str) -> str:
+    """The page with what its commands print today."""
     with tempfile.TemporaryDirectory() as folder:
         for commands, shown, printed in steps(page, Path(folder)):
             if shown is not None:
                 before, after = (f"```sh\n{commands}```\n\n```text\n{output}```\n" for output in (shown, printed))
                 page = page.replace(before, after)
-    PAGE.write_text(page)
+    return page
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(_done(path.read_text()))

@@ -1,8 +1,10 @@
-"""docs/tutorial.md, done: its commands run in a copy of the sources, on a CPU, and print what the page shows."""
+"""docs/tutorial.md and docs/adapter.md, done: their commands run on a CPU, and print what the pages show."""
 
 import re
 import sys
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
@@ -17,11 +19,13 @@ def lines(output: str) -> list[str]:
     return [REVISION.sub("REVISION", line) for line in output.splitlines() if not PROGRESS.search(line)]
 
 
-def test_the_tutorial_does_and_prints_what_it_says(tmp_path: Path) -> None:
-    for commands, shown, printed in tutorial.steps(tutorial.PAGE.read_text(), tmp_path):
+@pytest.mark.parametrize("page", tutorial.PAGES, ids=lambda page: page.stem)
+def test_the_page_does_and_prints_what_it_says(page: Path, tmp_path: Path) -> None:
+    for commands, shown, printed in tutorial.steps(page.read_text(), tmp_path):
         if shown is not None:
             assert lines(shown) == lines(printed), f"{commands}prints something else; run make docs"
 
 
 def test_the_tutorial_ends_in_a_failing_ci() -> None:
-    assert "gate failed: 2 contradiction, 2 silent_fallback" in tutorial.PAGE.read_text()
+    page, _ = tutorial.PAGES
+    assert "gate failed: 2 contradiction, 2 silent_fallback" in page.read_text()

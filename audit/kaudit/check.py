@@ -23,7 +23,9 @@ def faults(path: Path) -> Iterator[str]:
             yield f"{path}:{number}: {error}; restore it or sweep again"
             return
     found, wanted = path.read_bytes(), encoded(Table.of(table.header, table.rows.values()))
-    if found != wanted:
+    if found == wanted.replace(b"\n", b"\r\n"):
+        yield f'{path}: its lines end in CRLF; write "*.jsonl -text" into .gitattributes, and restore it'
+    elif found != wanted:
         pairs = zip_longest(found.split(b"\n"), wanted.split(b"\n"))
         number = next(number for number, (is_, ought) in enumerate(pairs, start=1) if is_ != ought)
         yield (

@@ -5,15 +5,17 @@ file: the probe reads the engine's announcements back from it, and the sweep the
 """
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from fcntl import F_GETFL, F_SETFL, fcntl
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO
 
 import msgspec
@@ -27,6 +29,15 @@ EXIT_LIMIT = 10.0
 _LOOK = 0.25
 """Seconds between looks whether the process lives: its own children may hold its pipe open after its death."""
 
+MOST_LINE = 256 << 20
+"""Bytes of one message. The answer to a full batch of whole decoder layers has some tens of MB."""
+
+MOST_PRINTED = 1 << 30
+"""Bytes that a process may print in one batch; the probe empties the file after each."""
+
+_PIPE = 1 << 20
+"""Bytes that a pipe may hold, the most that Linux grants anyone: a batch of ids fits, so that sending never waits."""
+
 _BROKEN = "wrote to the probe's own pipe"
 
 _decoder: msgspec.json.Decoder[FromProbe] = msgspec.json.Decoder(FromProbe)
@@ -34,13 +45,18 @@ _decoder: msgspec.json.Decoder[FromProbe] = msgspec.json.Decoder(FromProbe)
 
 @dataclass
 class Child:
-    """A running probe. `served`: it was given a batch, so it is no fresh process any more."""
+    """A running probe. `served`: it was given a batch, so it is no fresh process any more.
+
+    `lines`: messages received and not yet decoded; `torn`: the start of the next one.
+    """
 
     process: subprocess.Popen[bytes]
     inbox: int
     outbox: int
     output: IO[bytes]
-    received: bytes = b""
+    outgoing: select.poll
+    lines: deque[bytes] = field(default_factory=deque)
+    torn: bytearray = field(default_factory=bytearray)
     served: bool = False
 
 
@@ -52,25 +68,27 @@ class Died:
     words: str
 
 
-def probe_command(python: str, engine: str, device: str) -> tuple[str, ...]:
-    """The command of the real probe; start() adds the pipes."""
+def probe_command(python: str, engine: str, device: str, numerics: bool = False) -> tuple[str, ...]:
+    """The command of the real probe; start() adds the pipes. `numerics`: it checks results, too."""
     # -P: the folder that kaudit is called from must not shadow what the engine imports.
-    return (python, "-P", "-m", "kaudit_probes", "--engine", engine, "--device", device)
+    checks = ("--numerics",) if numerics else ()
+    return (python, "-P", "-m", "kaudit_probes", "--engine", engine, "--device", device, *checks)
 
 
-def start(command: Sequence[str]) -> Child:
+def start(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> Child:
     """Start a probe in a session of its own. Raises UserError where its Python cannot be run."""
-    its_inbox, inbox = os.pipe()
-    outbox, its_outbox = os.pipe()
+    its_inbox, inbox = _pipe()
+    outbox, its_outbox = _pipe()
     output = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
     # Two streams share the file and the probe truncates it between batches: each write must go to its end.
-    fcntl(output, F_SETFL, fcntl(output, F_GETFL) | os.O_APPEND)
+    fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_APPEND)
     try:
         process = subprocess.Popen(
             [*command, "--in-fd", str(its_inbox), "--out-fd", str(its_outbox)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=environment,
             pass_fds=(its_inbox, its_outbox),
             start_new_session=True,
         )
@@ -82,40 +100,57 @@ def start(command: Sequence[str]) -> Child:
     finally:
         os.close(its_inbox)
         os.close(its_outbox)
-    return Child(process, inbox, outbox, output)
+    outgoing = select.poll()
+    outgoing.register(outbox, select.POLLIN)
+    return Child(process, inbox, outbox, output, outgoing)
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # a user who has many pipes gets no larger ones
+            fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _PIPE)
+    return ends
 
 
 def send(child: Child, batch: Batch) -> None:
     """Give the probe a batch. If it is dead already, the next receive() says so."""
     child.served = True
     with contextlib.suppress(BrokenPipeError):
-        # A batch is smaller than a pipe's buffer and the probe is idle: one write takes it whole and does not wait.
+        # A batch is smaller than the pipe and the probe is idle: one write takes it whole and does not wait.
         os.write(child.inbox, msgspec.json.encode(batch) + b"\n")
 
 
 def receive(child: Child, deadline: float) -> FromProbe | Died | None:
     """The next message; Died, and the child is released; None if time.monotonic() passes the deadline before."""
-    poll = select.poll()
-    poll.register(child.outbox, select.POLLIN)
-    while True:
-        line, newline, rest = child.received.partition(b"\n")
-        if newline:
-            child.received = rest
-            try:
-                return _decoder.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                return Died(_BROKEN, kill(child))
+    while not child.lines:
         dead = child.process.poll() is not None
         left = max(0.0, deadline - time.monotonic())
-        if poll.poll(0 if dead else 1000 * min(left, _LOOK)):
-            if chunk := os.read(child.outbox, 1 << 16):
-                child.received += chunk
-                continue
+        if child.outgoing.poll(0 if dead else 1000 * min(left, _LOOK)):
+            if not (chunk := os.read(child.outbox, _PIPE)):
+                return _bury(child)
+            _take(child, chunk)
+            if len(child.torn) > MOST_LINE:
+                return Died(_BROKEN, kill(child))
+        elif dead:
             return _bury(child)
-        if dead:
-            return _bury(child)
-        if not left:
+        elif not left:
             return None
+        elif os.fstat(child.output.fileno()).st_size > MOST_PRINTED:
+            return Died(f"printed more than {MOST_PRINTED >> 20} MiB", kill(child))
+    try:
+        return _decoder.decode(child.lines.popleft())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Died(_BROKEN, kill(child))
+
+
+def _take(child: Child, chunk: bytes) -> None:
+    *whole, rest = chunk.split(b"\n")
+    if whole:
+        child.lines.append(bytes(child.torn) + whole[0])
+        child.lines.extend(whole[1:])
+        child.torn = bytearray()
+    child.torn += rest
 
 
 def stop(child: Child) -> None:
@@ -127,6 +162,13 @@ def stop(child: Child) -> None:
     kill(child)
 
 
+def end(child: Child) -> None:
+    """End the process with all that it started. Another thread that is in receive() hears of it and releases it."""
+    # The probe leads its session, so the group is what it started; the group outlives a leader that is dead.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.process.pid, signal.SIGKILL)
+
+
 def kill(child: Child) -> str:
     """End the process with all that it started, release it, and return the last line that it printed.
 
@@ -134,11 +176,9 @@ def kill(child: Child) -> str:
     """
     if child.output.closed:
         return ""
-    # The probe leads its session, so the group is what it started; the group outlives a leader that is dead.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.process.pid, signal.SIGKILL)
+    end(child)
     child.process.wait()
-    words = _last_words(child)
+    words = last_words(child.output)
     with child.output:
         if child.inbox >= 0:
             os.close(child.inbox)
@@ -148,13 +188,14 @@ def kill(child: Child) -> str:
 
 def _bury(child: Child) -> Died:
     try:
-        how = _how(child.process.wait(EXIT_LIMIT))
+        how = how_ended(child.process.wait(EXIT_LIMIT))
     except subprocess.TimeoutExpired:
         how = "closed the probe's own pipe"
     return Died(how, kill(child))
 
 
-def _how(status: int) -> str:
+def how_ended(status: int) -> str:
+    """A process's exit status in words: "exit 3", "SIGSEGV"."""
     if status >= 0:
         return f"exit {status}"
     try:
@@ -163,8 +204,9 @@ def _how(status: int) -> str:
         return f"signal {-status}"
 
 
-def _last_words(child: Child) -> str:
-    size = os.fstat(child.output.fileno()).st_size
-    tail = os.pread(child.output.fileno(), 4096, max(0, size - 4096)).decode(errors="replace")
+def last_words(output: IO[bytes]) -> str:
+    """The last line in what a process printed, empty if there is none."""
+    size = os.fstat(output.fileno()).st_size
+    tail = os.pread(output.fileno(), 4096, max(0, size - 4096)).decode(errors="replace")
     lines = ["".join(filter(str.isprintable, line)).strip() for line in tail.splitlines()]
     return next((line[:300] for line in reversed(lines) if line), "")

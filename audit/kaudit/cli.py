@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kaudit.commands.check import check
+from kaudit.commands.doctor import doctor
 from kaudit.commands.explain import explain
 from kaudit.commands.matrix import matrix
-from kaudit.commands.options import Across, MatrixFile, MaxCells, Only, TableFile
+from kaudit.commands.merge import merge
+from kaudit.commands.options import MOST, Across, Only, Python, TableFile
 from kaudit.commands.report import report
-from kaudit.errors import UserError
+from kaudit.commands.sweep import sweep
 from kaudit.report.formats import Format, deliver
 from kaudit.terminal import data, guarded, print_anywhere, words
 
@@ -32,7 +34,6 @@ app = typer.Typer(
 
 Before = Annotated[Path, typer.Argument(metavar="BEFORE", help="The baseline table.")]
 After = Annotated[Path, typer.Argument(metavar="AFTER", help="The table to hold against it.")]
-Python = Annotated[str, typer.Option(metavar="PATH", show_default="this one", help="The Python that has the engine.")]
 Most = Annotated[int, typer.Option(min=0, help="Cells to list per kind of change.")]
 Form = Annotated[Format, typer.Option("--format", help="What to write; text is for people.")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, not to stdout.")]
@@ -55,39 +56,7 @@ def _kaudit(
     pass
 
 
-@app.command()
-def sweep(
-    matrix: MatrixFile,
-    engine: Annotated[str, typer.Option(help="A listed engine, or your own package.module:Class.")] = "reference",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    only: Only = None,
-    out: Annotated[Path | None, typer.Option(help="The table [default: ENGINE@REVISION-GPU.jsonl].")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with an interrupted sweep.")] = False,
-    python: Python = sys.executable,
-    cell_timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="A longer cell hangs.")] = 120.0,
-    max_cells: MaxCells = 1_000_000,
-) -> None:
-    """Run a matrix under the profiler; write the table."""
-    from kaudit.child import probe_command
-    from kaudit.expect import unmet
-    from kaudit.matrix import expand, load
-    from kaudit.progress import progress
-    from kaudit.report.summary import summary
-    from kaudit.sweep import SweepRequest
-    from kaudit.sweep import sweep as run
-
-    if device not in ("auto", "cpu", "cuda"):
-        raise UserError(f'--device: "{device}" is not one of auto, cpu, cuda; write one of them')
-    loaded = load(matrix)
-    plan = expand(loaded, max_cells).only(only)
-    request = SweepRequest(
-        probe_command(python, engine, device), plan.name, plan.digest, out, resume=resume, cell_limit=cell_timeout
-    )
-    with progress() as told:
-        path, table = run(plan.cells, plan.skipped, request, told)
-    words(summary(table))
-    words(unmet(table, loaded.expect))
-    data([str(path)])
+app.command()(sweep)
 
 
 @app.command()
@@ -108,6 +77,7 @@ def show(
     columns: Annotated[str | None, typer.Option(metavar="A,B,…", help="Which columns to print.")] = None,
 ) -> None:
     """Print a table, or the whole story of one cell."""
+    from kaudit.measure import read_numbers
     from kaudit.report import columns as report
     from kaudit.report.story import story
     from kaudit.report.text import unclassified
@@ -116,7 +86,7 @@ def show(
 
     found = read(table)
     if cell is not None:
-        data(story(found, cell))
+        data(story(found, cell, read_numbers(table)))
         return
     rows = select(found, only, where or (), op)
     chosen = report.choose(columns.split(",")) if columns else report.DEFAULT
@@ -131,7 +101,7 @@ def diff(
     before: Before,
     after: After,
     across: Across = False,
-    most: Most = 5,
+    most: Most = MOST,
     form: Form = Format.text,
     output: Output = None,
 ) -> None:
@@ -147,18 +117,19 @@ def gate(
     waivers: Annotated[Path | None, typer.Option(help="YAML: changes let pass until a day.")] = None,
     expect: Annotated[str | None, typer.Option(metavar="MATRIX", help="Hold AFTER to its expect: rules, too.")] = None,
     across: Across = False,
-    most: Most = 5,
+    most: Most = MOST,
     form: Form = Format.text,
     output: Output = None,
 ) -> None:
     """Exit 1 if a fast path was lost without a word.
 
-    Fails on new silent fallbacks, contradictions, crashes, hangs, wrong results and unseen cells, unless the policy
-    says otherwise. Exit codes: 0 passed, 1 failed, 2 mend what the line says, 3 a bug of kaudit, 130 interrupted.
+    Fails on new silent and predicted fallbacks, contradictions, crashes, hangs, wrong results and unseen cells, unless
+    the policy says otherwise. Exit codes: 0 passed, 1 failed, 2 mend what the line says, 3 a bug of kaudit, 130
+    interrupted.
     """
     from msgspec.structs import replace
 
-    from kaudit.expect import unmet
+    from kaudit.expect import check_names, unmet
     from kaudit.gate import verdict
     from kaudit.matrix import load
     from kaudit.policy import Policy, load_policy, load_waivers
@@ -167,6 +138,7 @@ def gate(
     waived = load_waivers(waivers) if waivers else ()
     expectations = load(expect).expect if expect else ()
     found = _compared(before, after, across, most)
+    check_names(expectations, found.before, found.after)
     judged = verdict(found.changes, rules, waived, date.today())
     found = replace(found, verdict=judged, unmet=tuple(unmet(found.after, expectations)))
     _deliver(found, form, output)
@@ -193,8 +165,10 @@ def _deliver(found: "Report", form: Format, output: Path | None) -> None:
 
 
 app.command()(check)
+app.command()(doctor)
 app.command()(explain)
 app.add_typer(matrix, name="matrix")
+app.command()(merge)
 app.command()(report)
 
 

@@ -1,41 +1,34 @@
-"""Feeds cells to the probe and gives each its outcome, whatever becomes of the process.
+"""Gives cells to a probe and each its outcome, whatever becomes of the process.
 
-Cells run in company first. One that was open when the process died, or whose capture was unhealthy, runs again alone in
-a fresh process, after all others; only what happens there is its outcome. So a death that was not the cell's doing, a
-`kill -9` from outside for one, changes no table. A hang has had its whole limit to end: it is not tried again.
+Cells run in company first. One that was open when the process died, whose capture was unhealthy, or that found no
+memory left, runs again alone in a fresh process, after all others; only what happens there is its outcome. So a death
+that was not the cell's doing, a `kill -9` from outside for one, changes no table. A hang has had its whole limit to
+end: it is not tried again, unless others were at work on its GPU.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 
-from kaudit.cell import Cell
 from kaudit.exchange import Expired, Lost
 from kaudit.host import Host
 from kaudit.journal import Entry
-from kaudit.observation import WHOLE_CELL, Crashed, Hung, Outcome, Row, Unseen
-from kaudit.plan import batches
-from kaudit.wire import Observed
+from kaudit.observation import OUT_OF_MEMORY, WHOLE_CELL, Crashed, Hung, Outcome, Row, Unseen
+from kaudit.wire import Measure, Observed
 
 _TRIES = 2
 """How often cells are sent if the process dies with none of them open."""
 
 
-def conduct(host: Host, cells: Sequence[Cell]) -> Iterator[tuple[Entry, ...]]:
-    """Every cell once, in groups as they are finished. Raises what Host.ask raises."""
-    again: list[str] = []
-    for batch in batches(cells):
-        yield from _in_company(host, tuple(cell.id for cell in batch), again)
-    for cell in again:
-        yield (_alone(host, cell),)
-
-
-def _in_company(host: Host, cells: tuple[str, ...], again: list[str]) -> Iterator[tuple[Entry, ...]]:
-    """Cells that have to run alone are added to `again`."""
+def in_company(host: Host, cells: tuple[str, ...], again: list[str], *, fresh: bool) -> Iterator[tuple[Entry, ...]]:
+    """The cells of a batch as they are finished; those that have to run alone are added to `again`."""
     tries = _TRIES
     while cells:
-        match host.ask(cells):
+        match host.ask(cells, fresh=fresh):
             case Observed() as observed:
+                finished = [entry for entry in _entries(observed) if not _starved(entry)]
                 again += observed.redo
-                yield _entries(observed)
+                again += sorted({row.cell for row in observed.rows} - {entry.cell for entry in finished})
+                yield tuple(finished)
                 return
             case Lost(None, how, words):
                 host.progress.note(f"the probe died with no cell open ({how}): {words or 'it printed nothing'}")
@@ -53,11 +46,15 @@ def _in_company(host: Host, cells: tuple[str, ...], again: list[str]) -> Iterato
                 return
             case Expired(str(cell), seconds):
                 host.progress.note(f"{cell}: hung, killed after {seconds:g} s")
-                yield (_whole(cell, Hung(seconds)),)
+                if host.shares_gpu:
+                    again.append(cell)
+                else:
+                    yield (_whole(cell, Hung(seconds)),)
                 cells = _without(cells, cell)
 
 
-def _alone(host: Host, cell: str) -> Entry:
+def alone(host: Host, cell: str) -> Entry:
+    """A cell in a fresh process, once and for all."""
     how = ""
     for _ in range(_TRIES):
         match host.ask((cell,), fresh=True):
@@ -77,16 +74,18 @@ def _alone(host: Host, cell: str) -> Entry:
     return _whole(cell, Unseen(f"the probe died with no cell open: {how}"))
 
 
+def _starved(entry: Entry) -> bool:
+    return any(row.outcome == OUT_OF_MEMORY for row in entry.rows)
+
+
 def _entries(observed: Observed) -> tuple[Entry, ...]:
-    cells = dict.fromkeys(row.cell for row in observed.rows)
-    return tuple(
-        Entry(cell, tuple(_of(cell, observed.rows)), tuple(m for m in observed.measures if m.cell == cell))
-        for cell in cells
-    )
-
-
-def _of(cell: str, rows: Iterable[Row]) -> Iterator[Row]:
-    return (row for row in rows if row.cell == cell)
+    rows: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in observed.rows:
+        rows[row.cell].append(row)
+    measures: defaultdict[str, list[Measure]] = defaultdict(list)
+    for measure in observed.measures:
+        measures[measure.cell].append(measure)
+    return tuple(Entry(cell, tuple(of), tuple(measures[cell])) for cell, of in rows.items())
 
 
 def _whole(cell: str, outcome: Outcome) -> Entry:

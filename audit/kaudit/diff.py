@@ -4,10 +4,14 @@ from collections.abc import Iterator
 
 from kaudit.change import Change, Kind
 from kaudit.errors import UserError, told_in
-from kaudit.observation import WHOLE_CELL, Ran, Row
+from kaudit.observation import WHOLE_CELL, Chosen, Row
 from kaudit.ranks import Paths
 from kaudit.table import Header, Table, cells_of
 from kaudit.transition import NotRan, between, describe, kind_of, problems, subject
+from kaudit.varying import told as varied
+from kaudit.wording import count
+
+PREDICTED = "predicted, not observed: what the engine's own selector says it would choose; nothing was run"
 
 Rows = tuple[Row, ...]
 PathsOf = dict[str, Paths]
@@ -18,8 +22,16 @@ def comparable(before: Table, after: Table, across: bool = False) -> tuple[str, 
     """What a reader of the diff should know first: one line per thing that differs and may explain a change.
 
     Raises UserError naming the fields that make two tables incomparable: engine, device, matrix (`table.read` has
-    checked the schema). With `across` those become lines too, along with how many cells are not shared.
+    checked the schema). With `across` those become lines too, along with how many cells are not shared. A prediction
+    and an observation are never compared: that they differ is no change of the engine.
     """
+    predicted = _predicted(before.header)
+    if predicted != _predicted(after.header):
+        one, other = ("predicted", "observed") if predicted else ("observed", "predicted")
+        raise UserError(
+            f"the first table is {one}, the second {other}, and the two are never compared; "
+            "take two that are predicted, or two that are observed"
+        )
     differing = [f"{name} {was} → {now}" for name, was, now in _identities(before.header, after.header) if was != now]
     if differing and not across:
         raise UserError(
@@ -31,8 +43,10 @@ def comparable(before: Table, after: Table, across: bool = False) -> tuple[str, 
         old, new = ({row.cell for row in table.rows.values()} for table in (before, after))
         if not old & new:
             raise UserError("the tables share no cell; compare two sweeps of one matrix")
-        context += [f"{len(old & new)} cells compared; {len(old - new)} only before, {len(new - old)} only after"]
-    return (*differing, *context)
+        context += [
+            f"{count(len(old & new), 'cell')} compared; {len(old - new)} only before, {len(new - old)} only after"
+        ]
+    return (*([PREDICTED] if predicted else []), *differing, *context)
 
 
 def changes(before: Table, after: Table, across: bool = False) -> Iterator[Change]:
@@ -47,20 +61,28 @@ def changes(before: Table, after: Table, across: bool = False) -> Iterator[Chang
         # Equal rows may still hide a loss: a faster path that has entered the engine's list and is not taken.
         if was == now and old == new:
             continue
-        if not was:
-            yield from _new_cell(now, new)
-        elif not now:
-            yield Change("removed", cell, WHOLE_CELL, f"the cell is gone; before, {_summary(was)}", _whole(was), None)
-        elif (stopped := _stopped(was)) and _ran(now):
-            sentence = f"the cell runs; before, it {describe(stopped)}"
-            yield Change("recovered", cell, WHOLE_CELL, sentence, was[0], None)
-            for row in now:
-                yield from _alone(row, new)
-        elif _ran(was) and (stopped := _stopped(now)):
-            sentence = f"the cell {describe(stopped)}; before, {_summary(was)}"
-            yield Change(kind_of(stopped), cell, WHOLE_CELL, sentence, None, now[0])
-        else:
-            yield from _by_op(was, now, old, new, known)
+        found = _moved(cell, was, now, before.header, after.header, known)
+        varying = any(row.others for row in (*was, *now))
+        yield from varied(found, was, now, (old, new), repeated=after.header.repeat > 1) if varying else found
+
+
+def _moved(cell: str, was: Rows, now: Rows, before: Header, after: Header, known: "Known") -> Iterator[Change]:
+    """From the first run of a cell in one table to that in the other."""
+    if not was:
+        yield from _new_cell(now, after.paths)
+    elif not now:
+        yield Change("removed", cell, WHOLE_CELL, f"the cell is gone; before, {_summary(was)}", _whole(was), None)
+    elif (stopped := _stopped(was)) and _ran(now):
+        runs = "is predicted to run" if _predicted(after) else "runs"
+        sentence = f"the cell {runs}; before, it {describe(stopped)}"
+        yield Change("recovered", cell, WHOLE_CELL, sentence, was[0], None)
+        for row in now:
+            yield from _alone(row, after.paths)
+    elif _ran(was) and (stopped := _stopped(now)):
+        sentence = f"the cell {describe(stopped)}; before, {_summary(was)}"
+        yield Change(kind_of(stopped), cell, WHOLE_CELL, sentence, None, now[0])
+    else:
+        yield from _by_op(was, now, before.paths, after.paths, known)
 
 
 Known = dict[tuple[str, int, int], list[tuple[Kind, str]]]
@@ -106,13 +128,18 @@ def _alone(row: Row, paths: PathsOf, prefix: str = "") -> Iterator[Change]:
 def _stopped(rows: Rows) -> NotRan | None:
     """Why no op of the cell was seen, where one row says so for all of them."""
     match rows:
-        case (Row(op="*", outcome=outcome),) if not isinstance(outcome, Ran):
+        case (Row(op="*", outcome=outcome),) if not isinstance(outcome, Chosen):
             return outcome
     return None
 
 
 def _ran(rows: Rows) -> int:
-    return sum(isinstance(row.outcome, Ran) for row in rows)
+    """How many ops ran, or are predicted to."""
+    return sum(isinstance(row.outcome, Chosen) for row in rows)
+
+
+def _predicted(header: Header) -> bool:
+    return header.stamp.device.predicted
 
 
 def _whole(rows: Rows) -> Row | None:
@@ -122,7 +149,7 @@ def _whole(rows: Rows) -> Row | None:
 def _summary(rows: Rows) -> str:
     if len(rows) == 1:
         return f"{subject(rows[0].op)} {describe(rows[0].outcome)}"
-    return f"{_ran(rows)} of {len(rows)} ops ran"
+    return f"{_ran(rows)} of {count(len(rows), 'op')} ran"
 
 
 def _identities(was: Header, now: Header) -> Iterator[tuple[str, object, object]]:
@@ -130,12 +157,15 @@ def _identities(was: Header, now: Header) -> Iterator[tuple[str, object, object]
     for field in ("name", "arch", "sm_count"):
         yield f"device {field}", getattr(was.stamp.device, field), getattr(now.stamp.device, field)
     yield "matrix digest", was.stamp.matrix_digest, now.stamp.matrix_digest
+    yield "shard (merge those of a sweep with kaudit merge)", was.shard or "none", now.shard or "none"
 
 
 def _circumstances(was: Header, now: Header) -> Iterator[tuple[str, object, object]]:
     yield "matrix", was.stamp.matrix, now.stamp.matrix
     yield "revision", was.stamp.revision, now.stamp.revision
     yield "kaudit", was.kaudit, now.kaudit
+    for field in ("isolated", "sample", "seed", "repeat"):
+        yield field, getattr(was, field), getattr(now, field)
     yield "driver", was.stamp.device.driver, now.stamp.device.driver
     for old, new in (
         (was.stamp.versions, now.stamp.versions),

@@ -26,9 +26,17 @@ def installed(python: str) -> list[str]:
     command = [python, "-P", "-m", "kaudit_probes.listing"]
     try:
         listed = subprocess.run(command, capture_output=True, timeout=LISTING_LIMIT, check=True).stdout
+        if lines := [_line(msgspec.json.decode(line, type=Installed)) for line in listed.splitlines()]:
+            return lines
+        fault = "it printed nothing"
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines() or [f"exit {error.returncode}"]
+        fault = said[-1]
     except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"--python {python}: cannot list its engines: {error}; install kaudit there") from None
-    return [_line(msgspec.json.decode(line, type=Installed)) for line in listed.splitlines()]
+        fault = str(error)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        fault = "it printed something else"
+    raise UserError(f"--python {python}: cannot list its engines: {fault}; name a Python that has kaudit")
 
 
 def _line(engine: Installed) -> str:

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from kaudit.observation import Ran, Row
 from kaudit.table import Table, cells_of
+from kaudit.varying import variations
 
-FindingKind = Literal["older_kernel", "disagreement"]
+FindingKind = Literal["older_kernel", "disagreement", "order_dependent", "flapping", "uncompared"]
 
 
 class Finding(Struct, frozen=True):
@@ -20,12 +21,14 @@ class Finding(Struct, frozen=True):
 
 
 def findings(table: Table) -> Iterator[Finding]:
-    """Kernels of an older chip generation than the GPU's, and equal calls that took different paths."""
+    """Kernels of an older chip generation than the GPU's, equal calls that took different paths, runs that differ."""
     chip = generation(table.header.stamp.device.arch)
     for cell, rows in cells_of(table).items():
         for row in rows:
             if isinstance(row.outcome, Ran):
                 yield from _older(row, row.outcome, chip)
+            for kind, sentence in variations(row, table.header.paths.get(row.op, ())):
+                yield Finding(kind, cell, row.op, sentence)
         yield from _disagreements(cell, rows)
 
 

@@ -1,4 +1,4 @@
-"""What each outcome, kind of change and finding means, how it is decided, and what to do."""
+"""What each outcome, kind of change, finding and other word of a report means, how it is decided, and what to do."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ from kaudit.errors import UserError
 
 
 class Entry(Struct, frozen=True):
-    """`what` it is: a kind of change, an outcome or a finding. `page` of the docs."""
+    """`what` it is: a kind of change, an outcome, a finding or a word. `page` of the docs."""
 
     what: str
     meaning: str
@@ -24,6 +24,11 @@ OUTCOMES: Mapping[str, tuple[str, str, str]] = {
         "the op ran, and each of its launches is accounted for",
         "every launch call has its device activity, between two sentinel kernels that were seen",
         "nothing; the row says which path ran, and why no faster one did",
+    ),
+    "predicted": (
+        "the engine's own selector says that it would choose this path; nothing ran, and no kernel was seen",
+        "the selector was asked for a GPU that need not be there; such a row never stands beside one that ran",
+        "nothing; sweep the engine on that GPU to see what it really runs",
     ),
     "refused": (
         "the engine said no, in words, and ran nothing",
@@ -42,8 +47,9 @@ OUTCOMES: Mapping[str, tuple[str, str, str]] = {
     ),
     "unseen": (
         "the cell ran, but the capture cannot vouch for what ran",
-        "a check of the capture failed, and failed again alone in a fresh process; the row names the check",
-        "sweep again; close other profilers of the GPU; nothing is known of the cell, so do not take it for good",
+        "a check of the capture failed, and failed again alone in a fresh process; the row names the check. Of a "
+        "prediction: a part of the selector could not be asked where the sweep ran; the row names it",
+        "ask kaudit doctor what is in the way, then sweep again; nothing is known of the cell: do not take it for good",
     ),
     "skipped": (
         "not run: the combination contradicts itself, or the adapter cannot express it",
@@ -71,22 +77,28 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "believe the kernels; mend what the engine reports, or the patterns of its adapter",
     ),
     "silent_fallback": (
-        "the path stands later in the engine's list than before, or newly not first, and no reason for turning down "
-        "the faster one was heard during the run; or the reason that was heard before is gone; or the cell is new, and "
-        "its path is not the first",
+        "a path that stands before the one that ran in the engine's list has no reason that was heard during the run; "
+        "and in the baseline it had one, or it ran, or was not listed before what ran, or the cell is new",
         "restore the fast path; or have the engine announce the reason; or waive it with a day on which that ends",
     ),
     "unseen": (
         "the outcome is unseen, and is not in the baseline",
-        "sweep again, with no other profiler on the GPU; if it stays unseen, report the check that the row names",
+        "ask kaudit doctor what is in the way, then sweep again; if it stays unseen, report the row and that output",
     ),
     "graph_downgrade": (
         "fewer of the op's kernels came out of a CUDA graph than before, or than the cell newly asks for",
         "see whether the batch size left the captured buckets, or an op broke the capture",
     ),
     "announced_fallback": (
-        "as a silent fallback, but the engine gave the reason by itself during the run",
+        "the path stands later in the engine's list than before, or newly not first; and the engine said by itself, "
+        "during the run, why it did not take each of the faster ones",
         "decide whether you can live with the reason; add it to fail_on to have the gate fail",
+    ),
+    "predicted_fallback": (
+        "by the engine's selector alone, in two tables of predictions: the path stands later in the engine's list than "
+        "before, or newly not first; or the cell is new, and its path is not the first. Whether the engine would "
+        "announce it only a run tells",
+        "read the reason; sweep the engine on that GPU to see whether it is so, and whether it is said",
     ),
     "refused": (
         "the outcome is refused, and is neither refused, crashed nor hung in the baseline",
@@ -95,6 +107,11 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "removed": (
         "the row is gone or skipped now, or its result is no longer checked",
         "see that the matrix and the adapter still have the cell",
+    ),
+    "flapping": (
+        "the outcome is one that another run of the baseline's cell had, too; or only another run of it differs, and "
+        "not for the worse; or not all that other runs of the baseline showed is seen now",
+        "find out what the choice hangs on: --repeat shows whether it is chance, --isolate-sample whether it is order",
     ),
     "rerouted": (
         "the kernels differ by name, the path has the same rank",
@@ -136,8 +153,54 @@ FINDINGS: Mapping[str, tuple[str, str, str]] = {
         "ops that share a name before = compute the same from the same inputs, and their paths differ",
         "have the callers say it in the way that takes the faster path",
     ),
+    "order_dependent": (
+        "a cell comes to something else alone in a fresh process than after others: what ran before decides",
+        "--isolate-sample runs a sample of the cells again, each in a process of its own, and the rows differ",
+        "find what outlives the other cell: a cache, a tuning result, a flag; do not trust the row until then",
+    ),
+    "flapping": (
+        "a cell comes to something else in another run, in a process as warm",
+        "--repeat runs all cells again in the same order, and the rows differ",
+        "find what the choice hangs on: tuning by time, free memory, a race; a single run proves nothing of it",
+    ),
+    "uncompared": (
+        "of two runs of a cell one could not be seen, so that nothing is known of order or flapping",
+        "the outcome of one run is unseen, and that of the other is not",
+        "as for unseen",
+    ),
 }
 """Each finding of a single table: meaning, how it is decided, what to do."""
+
+
+WORDS: Mapping[str, tuple[str, str, str]] = {
+    "fallback": (
+        "the path that ran is not the first of the engine's list",
+        "by the kernels, which show the path, and by the order of the engine's own list",
+        "read on: it is announced or silent; whether it costs time only times can tell",
+    ),
+    "announced": (
+        "a reason that the engine gave by itself during the run: in a log, a warning or on stderr; and a fallback of "
+        "which each faster path has one",
+        "announced() of the adapter finds it in what was heard while the cell was warmed up and ran",
+        "decide whether you can live with the reason",
+    ),
+    "silent": (
+        "of a fallback: a faster path was not taken, and the engine announced no reason for that path",
+        "one faster path without an announced reason is enough; kernels of no listed path need one for each",
+        "have the engine announce the reason, or restore the path",
+    ),
+    "asked": (
+        "a reason that the engine gave only when its predicates were called after the run",
+        "explain() of the adapter",
+        "nothing; it explains the fallback to the reader, and leaves it silent to everybody else",
+    ),
+    "unclassified": (
+        "a kernel that no pattern of families.yaml matches",
+        "by its name; it stands in no family and has no role, and expectations of a family do not meet it",
+        "add a pattern to families.yaml, with where the name comes from",
+    ),
+}
+"""Words that stand in reports beside those: meaning, how it is decided, what to do."""
 
 
 def entries() -> Iterator[tuple[str, Entry]]:
@@ -149,6 +212,8 @@ def entries() -> Iterator[tuple[str, Entry]]:
         yield kind, Entry("kind of change", meaning, decided, do, "docs/gate.md")
     for name, (meaning, decided, do) in FINDINGS.items():
         yield name, Entry("finding", meaning, decided, do, "docs/verdict.md")
+    for name, (meaning, decided, do) in WORDS.items():
+        yield name, Entry("word", meaning, decided, do, "docs/verdict.md")
 
 
 def look_up(word: str) -> tuple[str, list[Entry]]:

@@ -1,13 +1,15 @@
 """The seat of the probe: one process at a time, started when needed and replaced when it is gone."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 
-from kaudit.child import Child, Died, kill, receive, start, stop
+from kaudit.child import Child, Died, end, kill, receive, start, stop
 from kaudit.errors import ProbeError, UserError, told_in
-from kaudit.exchange import Expired, Lost, exchange
-from kaudit.journal import difference
+from kaudit.exchange import MOST_MESSAGES, Expired, Lost, exchange
+from kaudit.headers import difference
 from kaudit.progress import Progress
 from kaudit.table import Header
 from kaudit.wire import Failed, Hello, Note, Observed
@@ -20,21 +22,43 @@ MOST_BARREN = 5
 one cell which brings the process down outside of itself makes four of them; the fifth is no cell's doing."""
 
 
+class Closing(Exception):
+    """The sweep ends before its end: no more is to be asked of this host."""
+
+
 @dataclass
 class Host:
-    """`header_of` makes a table's header from what the probe says of itself; `header` is that of the first probe."""
+    """`header_of` makes a table's header from what the probe says of itself; `header` is that of the first probe.
+
+    `gpu`: the one GPU that the probe is to see, as CUDA_VISIBLE_DEVICES names it; None for all that kaudit itself sees.
+    `shares_gpu`: other probes of the sweep are at work there, too.
+    """
 
     command: Sequence[str]
     header_of: Callable[[Hello], Header]
     cell_limit: float
     progress: Progress
+    gpu: str | None = None
+    shares_gpu: bool = False
     child: Child | None = None
     header: Header | None = None
     barren: int = 0
+    closing: bool = False
+    lock: Lock = field(default_factory=Lock)
+    """Held to start a probe, and to end this host from another thread: no probe may start behind its back."""
+
+    def launch(self) -> None:
+        """Start a probe, without waiting until it can take cells. Raises UserError where its Python cannot be run."""
+        seen = {} if self.gpu is None else {"CUDA_VISIBLE_DEVICES": self.gpu}
+        with self.lock:
+            if self.closing:
+                raise Closing
+            self.child = start(self.command, {**os.environ, **seen})
 
     def greet(self) -> Header:
-        """Start the first probe. Raises UserError if it cannot take cells."""
-        self._ready()
+        """Wait for the probe that was launched. Raises UserError if it cannot take cells."""
+        with told_in("docs/engines.md"):
+            self._greet()
         assert self.header is not None
         return self.header
 
@@ -47,16 +71,23 @@ class Host:
             stop(self.child)
             self.child = None
         answer = exchange(self._ready(), cells, self.cell_limit, self.progress)
+        if not isinstance(answer, Observed):
+            self.child = None
+        if self.closing:
+            raise Closing
         match answer:
-            case Observed():
-                self.barren = 0
             case Lost(None, how, words):
-                self.child = None
                 self._count_barren(how, words)
-            case Lost() | Expired():
-                self.child = None
+            case _:
                 self.barren = 0
         return answer
+
+    def end(self) -> None:
+        """From another thread: end the probe, so that what is being asked raises Closing. close() is to follow."""
+        with self.lock:
+            self.closing = True
+            if (child := self.child) is not None:
+                end(child)
 
     def close(self) -> None:
         """Kill the probe if there is one."""
@@ -67,23 +98,32 @@ class Host:
     @told_in("docs/engines.md")
     def _ready(self) -> Child:
         while self.child is None:
-            self.child = start(self.command)
-            match self._first_word(self.child):
-                case Hello() as hello:
-                    self._recognise(self.header_of(hello))
-                case Failed(fault):
-                    raise UserError(fault)
-                case Died(how, words) if self.header is None:
-                    self.child = None
-                    raise UserError(f"the probe died before it took cells ({how}): {words or 'it printed nothing'}")
-                case Died(how, words):
-                    self.child = None
-                    self._count_barren(how, words)
+            self.launch()
+            self._greet()
         return self.child
+
+    def _greet(self) -> None:
+        """Wait for the first word of the probe that was launched. Where it died, `child` is None afterwards."""
+        assert self.child is not None
+        match self._first_word(self.child):
+            case Hello() as hello:
+                self._recognise(self.header_of(hello))
+            case Failed(fault):
+                raise self._fault(fault)
+            case Died(how, words):
+                self.child = None
+                if self.closing:
+                    raise Closing
+                if self.header is None:
+                    raise self._fault(
+                        f"the probe died before it took cells ({how}): {words or 'it printed nothing'}; "
+                        "see that kaudit and the engine import where --python points"
+                    )
+                self._count_barren(how, words)
 
     def _first_word(self, child: Child) -> Hello | Failed | Died:
         deadline = time.monotonic() + START_LIMIT
-        while True:
+        for _ in range(MOST_MESSAGES):
             match receive(child, deadline):
                 case Hello() | Failed() | Died() as word:
                     return word
@@ -92,22 +132,28 @@ class Host:
                 case None:
                     words = kill(child)
                     self.child = None
-                    raise UserError(
+                    raise self._fault(
                         f"the probe took no cells for {START_LIMIT:g} s: {words or 'it printed nothing'}; "
                         "see that the engine imports in time where --python points"
                     )
                 case message:
                     raise ProbeError(f"the probe began with {type(message).__name__}")
+        raise ProbeError(f"the probe began with {MOST_MESSAGES} messages and took no cells")
 
     def _recognise(self, header: Header) -> None:
         if self.header is not None and (changed := difference(self.header, header)):
-            raise UserError(f"the engine changed during the sweep: {changed}; sweep anew, and leave it alone meanwhile")
+            raise self._fault(
+                f"the engine changed during the sweep: {changed}; sweep anew, and leave it alone meanwhile"
+            )
         self.header = header
 
     def _count_barren(self, how: str, words: str) -> None:
         self.barren += 1
         if self.barren >= MOST_BARREN:
-            raise UserError(
+            raise self._fault(
                 f"the probe died {self.barren} times in a row with no cell open ({how}): "
                 f"{words or 'it printed nothing'}; mend that, then go on with --resume"
             )
+
+    def _fault(self, text: str) -> UserError:
+        return UserError(text if self.gpu is None else f"GPU {self.gpu}: {text}")

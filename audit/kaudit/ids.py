@@ -1,5 +1,6 @@
 """Cell ids as a table holds them: text, which an editor or a merge may have spoilt."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -21,6 +22,11 @@ def cells_read() -> Iterator[None]:
         except ValueError as error:
             what = " ".join(str(error).split())
             raise UserError(f"a table holds what is no cell: {what}; restore it or sweep again") from None
+
+
+def digest(cells: Iterable[str]) -> str:
+    """SHA-256 over the ids, sorted: 16 hex digits."""
+    return hashlib.sha256("\n".join(sorted(cells)).encode()).hexdigest()[:16]
 
 
 class Axis(Struct, frozen=True):

@@ -1,32 +1,33 @@
 """The partial result of a sweep: a header, then one line per finished cell, appended and fsynced batch by batch.
 
 A cell's rows and measures stand on one line, so a line that ends in a newline is a cell that is complete, and what a
-killed sweep left after the last newline never happened.
+killed sweep left after the last newline never happened. What is in the file is not kept in memory as well.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from kaudit.errors import UserError
+from kaudit.headers import difference
 from kaudit.observation import Row
 from kaudit.table import Header, decode_header
 from kaudit.wire import Measure
 
 
-class Entry(Struct, frozen=True):
-    """All that is known of one finished cell."""
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """All that is known of one finished cell. `run`: which of the sweep's runs it is of (runs.Run), "" the first."""
 
     cell: str
     rows: tuple[Row, ...]
     measures: tuple[Measure, ...] = ()
+    run: str = ""
 
     def __post_init__(self) -> None:
         if {row.cell for row in self.rows} != {self.cell}:
@@ -38,16 +39,20 @@ _decoder = msgspec.json.Decoder(Entry)
 
 @dataclass(frozen=True)
 class Journal:
-    """An open journal, locked against other sweeps. `entries`: the finished cells by id, earlier runs' included."""
+    """An open journal, locked against other sweeps. `done`: run and cell of each entry, an earlier sweep's included."""
 
     path: Path
     file: int
-    entries: dict[str, Entry]
+    done: set[tuple[str, str]]
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Keep finished cells for good. Raises UserError if the disk does not take them."""
         _write(self.file, self.path, entries)
-        self.entries.update((entry.cell, entry) for entry in entries)
+        self.done.update((entry.run, entry.cell) for entry in entries)
+
+    def entries(self) -> Iterator[Entry]:
+        """All that were appended, from the file. Raises UserError where it was spoilt meanwhile."""
+        return _entries(self.file, self.path)
 
 
 @contextmanager
@@ -63,19 +68,10 @@ def journal(path: Path, header: Header, *, resume: bool) -> Iterator[Journal]:
         try:
             yield kept
         finally:
-            if not kept.entries:
+            if not kept.done:
                 path.unlink(missing_ok=True)
     finally:
         os.close(file)
-
-
-def difference(before: Header, now: Header) -> str | None:
-    """The first field in which two headers differ, in words."""
-    old, new = dict(_flat(msgspec.to_builtins(before))), dict(_flat(msgspec.to_builtins(now)))
-    for field in old | new:
-        if old.get(field) != new.get(field):
-            return f"{field} was {old.get(field, 'not set')}, is now {new.get(field, 'not set')}"
-    return None
 
 
 def _open_locked(path: Path) -> int:
@@ -104,31 +100,40 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def _restore(file: int, path: Path, header: Header, *, resume: bool) -> dict[str, Entry]:
-    whole, newline, _torn = _read(file).rpartition(b"\n")
-    first, *lines = whole.split(b"\n")
-    if not lines:
+def _restore(file: int, path: Path, header: Header, *, resume: bool) -> set[tuple[str, str]]:
+    count = sum(1 for _ in _lines(file)) - 1
+    if count < 1:
         os.ftruncate(file, 0)
         _write(file, path, [header])
-        return {}
+        return set()
     if not resume:
-        raise UserError(f"{path}: an unfinished sweep of {len(lines)} cells; go on with --resume, or delete it")
-    if changed := difference(decode_header(first, str(path), Header), header):
+        raise UserError(f"{path}: an unfinished sweep of {count} cells; go on with --resume, or delete it")
+    try:
+        before = decode_header(next(_lines(file)), str(path), Header)
+    except UserError:
+        raise UserError(f"{path}:1: not the header of a sweep by this kaudit; delete the file to sweep anew") from None
+    if changed := difference(before, header):
         raise UserError(f"{path}: {changed}; undo that to resume, or delete the file to sweep anew")
-    entries = {}
-    for number, line in enumerate(lines, start=2):
-        try:
-            entry = _decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: not a finished cell: {error}; delete the file to sweep anew") from None
-        entries[entry.cell] = entry
-    os.ftruncate(file, len(whole + newline))
-    return entries
+    done = {(entry.run, entry.cell) for entry in _entries(file, path)}
+    os.ftruncate(file, sum(map(len, _lines(file))))
+    return done
 
 
-def _read(file: int) -> bytes:
+def _entries(file: int, path: Path) -> Iterator[Entry]:
+    for number, line in enumerate(_lines(file), start=1):
+        if number > 1:  # the first is the header
+            try:
+                yield _decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                what = f"not a finished cell: {error}"
+                raise UserError(f"{path}:{number}: {what}; delete the file to sweep anew") from None
+
+
+def _lines(file: int) -> Iterator[bytes]:
+    """The lines that are whole, with their newlines."""
     with os.fdopen(os.dup(file), "rb") as reader:
-        return reader.read()
+        reader.seek(0)
+        yield from (line for line in reader if line.endswith(b"\n"))
 
 
 def _write(file: int, path: Path, lines: Sequence[Header | Entry]) -> None:
@@ -139,11 +144,3 @@ def _write(file: int, path: Path, lines: Sequence[Header | Entry]) -> None:
         os.fsync(file)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; mend that, then go on with --resume") from None
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
-        if isinstance(inner, Mapping):
-            yield from _flat(inner, f"{prefix}{key}.")
-        else:
-            yield prefix + key, inner

@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 
 from kaudit.observation import Kernel, Ran
 from kaudit.ranks import named
+from kaudit.wording import count
 
 SHORT = 48  # characters of a kernel's name in a sentence; the table keeps it whole
 DIFFERENCES = 3  # in one sentence; the rows hold the rest
@@ -52,7 +53,7 @@ def _relaunched(was: tuple[Kernel, ...], now: tuple[Kernel, ...]) -> str:
         found = [f"{short(name)} count {before[name]} → {n}" for name, n in after.items() if n != before[name]]
     if not found:
         return "the same launches in another order or other portions"
-    more = f", and {len(found) - DIFFERENCES} more kernels" if len(found) > DIFFERENCES else ""
+    more = f", and {count(len(found) - DIFFERENCES, 'more kernel')}" if len(found) > DIFFERENCES else ""
     return ", ".join(found[:DIFFERENCES]) + more
 
 

@@ -1,13 +1,19 @@
 """The measure file beside a table: what varies from run to run, keyed by the table's cells and ops."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from kaudit.atomic import replacing
 from kaudit.errors import UserError
-from kaudit.wire import Measure
+from kaudit.wire import Measure, Numbers
+
+_TIMES = ["cell", "op", "device_us"]
+_FIGURES = list(Numbers.__struct_fields__)
+_TYPES = dict.fromkeys(_FIGURES, "float64") | {"row": "Int64", "head": "Int64", "hint": "object"}
+_TYPES |= dict.fromkeys(("nonfinite", "unwritten"), "int64")
 
 
 def measure_path(table: Path) -> Path:
@@ -16,16 +22,54 @@ def measure_path(table: Path) -> Path:
 
 
 def write(path: Path, measures: Iterable[Measure]) -> None:
-    """Write the measures whole or not at all, sorted by cell and op. Raises UserError where that cannot be done."""
+    """Write the measures whole or not at all, sorted by cell and op. Raises UserError where that cannot be done.
+
+    The figures of checked results have columns of their own, where any result was checked.
+    """
     import pandas as pd  # half a second that only a finished sweep needs
 
-    rows = sorted(map(msgspec.structs.astuple, measures))
-    frame = pd.DataFrame(rows, columns=list(Measure.__struct_fields__)).astype({"device_us": "float64"})
+    kept = sorted(measures, key=lambda measure: (measure.cell, measure.op, measure.device_us))
+    rows = [(measure.cell, measure.op, measure.device_us) for measure in kept]
+    frame = pd.DataFrame(rows, columns=_TIMES).astype({"device_us": "float64"})
+    if any(measure.numbers for measure in kept):
+        numbers = [msgspec.structs.astuple(measure.numbers or Numbers()) for measure in kept]
+        figures = pd.DataFrame(numbers, columns=_FIGURES).astype(_TYPES)
+        frame = pd.concat([frame, figures], axis=1)
     try:
         with replacing(path) as file:
             frame.to_parquet(file, index=False)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; mend that, then go on with --resume") from None
+
+
+def merged_measures(tables: Iterable[Path]) -> Iterator[Measure]:
+    """The measures beside tables of one sweep's shards. Of a row that two have, the first's."""
+    times: dict[tuple[str, str], float] = {}
+    numbers: dict[tuple[str, str], Numbers] = {}
+    for table in tables:
+        times = read_times(table) | times
+        numbers = read_numbers(table) | numbers
+    return (Measure(*key, device_us, numbers.get(key)) for key, device_us in times.items())
+
+
+def read_numbers(table: Path) -> dict[tuple[str, str], Numbers]:
+    """By cell and op, the figures of the results that were checked; nothing where none was.
+
+    Raises UserError where the file is none of ours.
+    """
+    path = measure_path(table)
+    if not path.exists():
+        return {}
+    import pandas as pd
+
+    with _ours(path):
+        frame = pd.read_parquet(path)
+        if not {*_TIMES, *_FIGURES} <= set(frame.columns):
+            return {}
+        keys = zip(frame["cell"].tolist(), frame["op"].tolist(), strict=True)
+        rows = (frame[_FIGURES].astype(object).where(frame[_FIGURES].notna(), None)).itertuples(index=False, name=None)
+        each = (msgspec.convert(dict(zip(_FIGURES, row, strict=True)), Numbers) for row in rows)
+        return {key: numbers for key, numbers in zip(keys, each, strict=True) if numbers != Numbers()}
 
 
 def read_times(table: Path) -> dict[tuple[str, str], float]:
@@ -38,9 +82,21 @@ def read_times(table: Path) -> dict[tuple[str, str], float]:
         return {}
     import pandas as pd
 
+    with _ours(path):
+        frame = pd.read_parquet(path, columns=_TIMES).dropna()
+        # Texts are decoded only as they are looked at.
+        keys = zip(frame["cell"].tolist(), frame["op"].tolist(), strict=True)
+        return dict(zip(keys, frame["device_us"].astype("float64").tolist(), strict=True))
+
+
+@contextmanager
+def _ours(path: Path) -> Iterator[None]:
+    """Raises UserError for what pandas and pyarrow raise over a file that is damaged, has other types, or claims to be
+    huge."""
+    from pyarrow import ArrowException
+
     try:
-        frame = pd.read_parquet(path, columns=["cell", "op", "device_us"]).dropna()
-    except (OSError, ValueError) as error:
-        what = str(error).splitlines()[0]
+        yield
+    except (ArrowException, OSError, ValueError, TypeError, LookupError, NotImplementedError, MemoryError) as error:
+        what = next(iter(str(error).splitlines()), type(error).__name__)
         raise UserError(f"{path}: not a measure file: {what}; sweep again, or move it away") from None
-    return dict(zip(zip(frame["cell"], frame["op"], strict=True), frame["device_us"].tolist(), strict=True))

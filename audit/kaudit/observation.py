@@ -10,6 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from kaudit.ranks import faster
+
 GraphMode = Literal["eager", "full", "partial"]
 Numerics = Literal["unchecked", "ok", "wrong", "unwritten"]
 Source = Literal["announced", "asked"]
@@ -25,15 +27,18 @@ class Unmet(Struct, frozen=True, gc=False, tag="unmet", omit_defaults=True):
     """A requirement that the cell does not meet: `page_size=8, needs a multiple of 16`.
 
     `worth` tells apart what would be wrong or not launch (False) from what runs, but the next path is faster (True).
+    `mirrored`: not the engine's word but a condition of its code that kaudit knows and checked; it is marked so.
     """
 
     axis: str
     seen: str
     needed: str
     worth: bool = False
+    mirrored: bool = False
 
     def __str__(self) -> str:
-        return f"{self.axis}={self.seen}, {'pays with' if self.worth else 'needs'} {self.needed}"
+        whose = "kaudit: " if self.mirrored else ""
+        return f"{whose}{self.axis}={self.seen}, {'pays with' if self.worth else 'needs'} {self.needed}"
 
 
 class Said(Struct, frozen=True, gc=False, tag="said"):
@@ -94,10 +99,6 @@ class Ran(Struct, frozen=True, gc=False, tag="ran", omit_defaults=True):
     def launches(self) -> int:
         return sum(kernel.count for kernel in self.kernels)
 
-    @property
-    def announced(self) -> bool:
-        return any(rejection.source == "announced" and rejection.reasons for rejection in self.rejections)
-
     def explains(self, path: str | None) -> bool:
         """Whether the engine announced a reason for turning down this very path."""
         return any(no.source == "announced" and no.reasons and no.path == path for no in self.rejections)
@@ -105,6 +106,16 @@ class Ran(Struct, frozen=True, gc=False, tag="ran", omit_defaults=True):
     @property
     def contradiction(self) -> bool:
         return self.claimed is not None and self.claimed != self.path
+
+
+class Predicted(Struct, frozen=True, gc=False, tag="predicted", omit_defaults=True):
+    """The path that the engine's own selector says it would choose. Nothing ran, and no kernel was seen.
+
+    `rejections`: what the selector says of faster paths, all "asked". A table holds predictions or observations.
+    """
+
+    path: str
+    rejections: tuple[Rejection, ...] = ()
 
 
 class Refused(Struct, frozen=True, gc=False, tag="refused"):
@@ -122,6 +133,10 @@ class Crashed(Struct, frozen=True, gc=False, tag="crashed"):
     how: str
 
 
+OUT_OF_MEMORY = Crashed("out of memory")
+"""Of the GPU or of the host; beside other cells it may be their doing."""
+
+
 class Hung(Struct, frozen=True, gc=False, tag="hung"):
     """The cell did not end within its limit, in seconds."""
 
@@ -129,7 +144,8 @@ class Hung(Struct, frozen=True, gc=False, tag="hung"):
 
 
 class Unseen(Struct, frozen=True, gc=False, tag="unseen"):
-    """The cell ran, but the capture cannot vouch for what ran: which check failed, twice."""
+    """The cell ran, but the capture cannot vouch for what ran: which check failed, twice. Of a prediction: the selector
+    could not be asked to the end where the sweep ran."""
 
     why: str
 
@@ -140,26 +156,50 @@ class Skipped(Struct, frozen=True, gc=False, tag="skipped"):
     reason: str
 
 
-Outcome = Ran | Refused | Crashed | Hung | Unseen | Skipped
+Chosen = Ran | Predicted
+"""What names a path: by its kernels, or by the engine's selector alone."""
+
+Outcome = Chosen | Refused | Crashed | Hung | Unseen | Skipped
 
 
-class Row(Struct, frozen=True, gc=False):
-    """One line of a table. `op` is WHOLE_CELL where the outcome is not of a single op."""
+Rerun = Literal["again", "alone"]
+"""How a cell was run another time: in the same processes, or alone in a fresh one."""
+
+
+class Other(Struct, frozen=True, gc=False):
+    """What another run of the same sweep showed, where that differs. `outcome` is None if its ops were without `op`."""
+
+    run: Rerun
+    op: str
+    outcome: Outcome | None
+
+
+class Row(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One line of a table. `op` is WHOLE_CELL where the outcome is not of a single op.
+
+    `others` has no outcome twice, and is empty where the cell ran once, or always came to the same.
+    """
 
     cell: str
     op: str
     outcome: Outcome
+    others: tuple[Other, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
         return self.cell, self.op
 
 
-def is_fallback(ran: Ran, paths: tuple[str, ...]) -> bool:
-    """Whether the path that ran is not the first of `paths` (fastest first); an unrecognised path is a fallback."""
-    return ran.path != paths[0]
+def is_fallback(chosen: Chosen, paths: tuple[str, ...]) -> bool:
+    """Whether the path is not the first of `paths` (fastest first); an unrecognised path is a fallback."""
+    return chosen.path != paths[0]
+
+
+def unannounced(ran: Ran, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths faster than the one that ran for which the engine announced no reason during the run."""
+    return tuple(path for path in faster(ran.path, paths) if not ran.explains(path))
 
 
 def is_silent_fallback(ran: Ran, paths: tuple[str, ...]) -> bool:
-    """A fallback for which the engine announced no reason during the run."""
-    return is_fallback(ran, paths) and not ran.announced
+    """Whether a faster path was passed over without a word: what is said of one path announces nothing of another."""
+    return bool(unannounced(ran, paths))

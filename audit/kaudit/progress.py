@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from kaudit.wording import count
+
 if TYPE_CHECKING:  # rich takes a tenth of a second to import, and a log needs none of it
     from rich.progress import Progress as RichProgress
+
+DRAW_EVERY = 0.1
+"""Seconds between two cells that a bar names: thousands go by in one, and nobody reads those."""
 
 LINE_EVERY = 30.0
 """Seconds of silence after which a log gets a line, between the lines at every tenth of the cells."""
 
 
 class Progress(Protocol):
-    """What a sweep tells while it runs. Counts are in cells."""
+    """What a sweep tells while it runs. Counts are in cells, each as often as it is to run."""
 
     def begin(self, done: int, total: int) -> None:
         """The work starts; `done` cells are there from an earlier run."""
@@ -61,18 +66,33 @@ def progress() -> Iterator[Progress]:
         yield Bar(rich)
 
 
+class Labelled:
+    """One host's share in what is told: its notes bear its name."""
+
+    def __init__(self, whole: Progress, label: str) -> None:
+        self.begin, self.opened, self.finished = whole.begin, whole.opened, whole.finished
+        self._note, self._label = whole.note, label
+
+    def note(self, text: str) -> None:
+        self._note(f"{self._label}: {text}")
+
+
 class Bar:
     """Draws on a terminal."""
 
     def __init__(self, rich: "RichProgress") -> None:
         self.rich = rich
+        self.drew = 0.0
         self.task = rich.add_task("starting the probe", total=None)
 
     def begin(self, done: int, total: int) -> None:
         self.rich.reset(self.task, total=total, completed=done, description="")
 
     def opened(self, cell: str) -> None:
-        self.rich.update(self.task, description=cell)
+        now = time.monotonic()
+        if now - self.drew >= DRAW_EVERY:
+            self.drew = now
+            self.rich.update(self.task, description=cell)
 
     def finished(self, done: int) -> None:
         self.rich.update(self.task, completed=done)
@@ -91,7 +111,7 @@ class Lines:
     def begin(self, done: int, total: int) -> None:
         self.before, self.done, self.total = done, done, total
         self.began = time.monotonic()
-        self.note(f"{total} cells" + (f", {done} of them done before" if done else ""))
+        self.note(count(total, "cell") + (f", {done} of them done before" if done else ""))
 
     def opened(self, cell: str) -> None:
         if time.monotonic() - self.spoke >= LINE_EVERY:

@@ -11,6 +11,11 @@ def named(path: str | None) -> str:
     return path if path is not None else "kernels of no listed path"
 
 
+def faster(path: str | None, paths: Paths) -> Paths:
+    """The paths that stand before this one; all of them before what the list does not hold."""
+    return paths[: _rank(path, paths)]
+
+
 @cache
 def step(was: str | None, now: str | None, old: Paths, new: Paths) -> int:
     """Above 0 where `now` is slower than `was`, below 0 where faster, 0 where the lists do not tell.
@@ -25,7 +30,7 @@ def step(was: str | None, now: str | None, old: Paths, new: Paths) -> int:
     if ranked:
         return ranked[0] if len(set(ranked)) == 1 else 0
     surviving = set(old) & set(new)
-    return _sign(_faster(now, new, surviving) - _faster(was, old, surviving))
+    return _sign(_how_many(now, new, surviving) - _how_many(was, old, surviving))
 
 
 def _holds(paths: Paths, *both: str | None) -> bool:
@@ -37,8 +42,8 @@ def _rank(path: str | None, paths: Paths) -> int:
     return paths.index(path) if path in paths else len(paths)
 
 
-def _faster(path: str | None, paths: Paths, among: set[str]) -> int:
-    return sum(other in among for other in paths[: _rank(path, paths)])
+def _how_many(path: str | None, paths: Paths, among: set[str]) -> int:
+    return sum(other in among for other in faster(path, paths))
 
 
 def _sign(number: int) -> int:

@@ -4,7 +4,8 @@ Rows are sorted by cell and op, keys are sorted, defaults are left out: two swee
 same file, a baseline lives in git, and one changed row is one changed line.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -13,18 +14,22 @@ from msgspec import Struct
 
 from kaudit.atomic import replacing
 from kaudit.errors import UserError, told_in
-from kaudit.observation import WHOLE_CELL, Outcome, Ran, Row
+from kaudit.observation import WHOLE_CELL, Chosen, Other, Outcome, Predicted, Ran, Row
 
 SCHEMA = 1
 
 
-class Device(Struct, frozen=True):
-    """`arch` is "sm_90" on a GPU, else the CPU's vector capability as torch names it; `sm_count` is 0 on a CPU."""
+class Device(Struct, frozen=True, omit_defaults=True):
+    """`arch` is "sm_90" on a GPU, else the CPU's vector capability as torch names it; `sm_count` is 0 on a CPU.
+
+    `predicted`: nothing ran; an engine's selector was asked what it would choose there. The name says so, too.
+    """
 
     name: str
     arch: str
     sm_count: int
     driver: str
+    predicted: bool = False
 
 
 class Stamp(Struct, frozen=True):
@@ -39,13 +44,22 @@ class Stamp(Struct, frozen=True):
     matrix_digest: str
 
 
-class Header(Struct, frozen=True):
-    """First line of a table. `paths` lists, per op, the engine's paths fastest first."""
+class Header(Struct, frozen=True, omit_defaults=True):
+    """First line of a table. `paths` lists, per op, the engine's paths fastest first.
+
+    `shard`: "2/8" of a table that has a part of the matrix's cells only. The others are runs.Checks: how often, and in
+    what company, the cells were run.
+    """
 
     schema: int
     kaudit: str
     stamp: Stamp
     paths: dict[str, tuple[str, ...]]
+    shard: str = ""
+    isolated: bool = False
+    sample: int = 0
+    seed: int | None = None
+    repeat: int = 1
 
 
 class Table(Struct, frozen=True):
@@ -57,7 +71,7 @@ class Table(Struct, frozen=True):
         return cls(header, {row.key: row for row in sorted(rows, key=lambda row: row.key)})
 
 
-class _FirstLine(Header, frozen=True):
+class _FirstLine(Header, frozen=True, kw_only=True):
     """A header in its file: with the count of rows, so that a table cut short is no smaller table."""
 
     rows: int
@@ -73,6 +87,7 @@ class _Line(Struct, gc=False):
     cell: str
     op: str
     outcome: msgspec.Raw
+    others: tuple[Other, ...] = ()
 
 
 _line_decoder = msgspec.json.Decoder(_Line)
@@ -99,19 +114,35 @@ def read(path: Path) -> Table:
             text = bytes(known.outcome)
             if text not in outcomes:
                 outcomes[text] = _outcome_decoder.decode(text)
+                _check_kind(outcomes[text], header, f"{path}:{number}")
+            for other in known.others:
+                _check_kind(other.outcome, header, f"{path}:{number}")
         except (msgspec.MsgspecError, RecursionError) as error:
             raise UserError(f"{path}:{number}: not a row of a table: {error}; restore it or sweep again") from None
         key = known.cell, known.op
         if key in rows:
             raise UserError(f"{path}:{number}: {' '.join(key)} stands twice; restore it or sweep again")
-        rows[key] = Row(*key, outcomes[text])
+        rows[key] = Row(*key, outcomes[text], known.others)
     if len(rows) != header.rows:
         raise UserError(f"{path}: has {len(rows)} of its {header.rows} rows; restore it or sweep again")
-    needing = {row.op for row in rows.values() if row.op != WHOLE_CELL or isinstance(row.outcome, Ran)}
+    shown: Iterator[Row | Other] = chain(rows.values(), *(row.others for row in rows.values() if row.others))
+    needing = {one.op for one in shown if one.op != WHOLE_CELL or isinstance(one.outcome, Chosen)}
     unlisted = needing - {op for op, paths in header.paths.items() if paths}
     if unlisted:
         raise UserError(f"{path}:1: no paths listed for {', '.join(sorted(unlisted))}; restore it or sweep again")
-    return Table(Header(header.schema, header.kaudit, header.stamp, header.paths), rows)
+    return Table(Header(*(getattr(header, field) for field in Header.__struct_fields__)), rows)
+
+
+def _check_kind(outcome: Outcome | None, header: Header, where: str) -> None:
+    """What was seen and what is only predicted never stand in one table. Raises UserError."""
+    match outcome, header.stamp.device.predicted:
+        case Ran(), True:
+            mixed = "an observed row in a table of predictions"
+        case Predicted(), False:
+            mixed = "a predicted row in a table of observations"
+        case _:
+            return
+    raise UserError(f"{where}: {mixed}; the two are never mixed: restore it or sweep again")
 
 
 H = TypeVar("H", bound=Header)
@@ -131,8 +162,7 @@ def decode_header(line: bytes, where: str, kind: type[H]) -> H:
 
 
 def encoded(table: Table) -> bytes:
-    header = table.header
-    first = _FirstLine(header.schema, header.kaudit, header.stamp, header.paths, len(table.rows))
+    first = _FirstLine(**msgspec.structs.asdict(table.header), rows=len(table.rows))
     lines = [_encoder.encode(first), *(_encoder.encode(row) for row in table.rows.values()), b""]
     return b"\n".join(lines)
 

@@ -1,13 +1,14 @@
 """The edge to the terminal: data to stdout, words to stderr, and every end of a command an exit code."""
 
 import codecs
+import errno
 import io
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,15 @@ def data(lines: Iterable[str]) -> None:
             print(printable(line))
         sys.stdout.flush()
     except OSError as error:
-        # What is still buffered must not fail again as Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         if not isinstance(error, BrokenPipeError):
             raise UserError(f"stdout: {error.strerror}; write to where there is room") from None
+
+
+def _forget_stdout() -> None:
+    """What is still buffered must not fail again as Python ends."""
+    with suppress(io.UnsupportedOperation):  # no file, so nothing that is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def save(path: Path, lines: Iterable[str]) -> None:
@@ -78,9 +84,32 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     return "".join(_PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
+class _Heedless(io.FileIO):
+    """Takes what nobody reads any more, or what a full disk does not: words are no reason to end."""
+
+    def write(self, text: Any, /) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            return len(text)
+
+
 def print_anywhere() -> None:
-    """What a terminal's encoding cannot say is said in ASCII, and is no reason to end."""
+    """What a terminal's encoding cannot say is said in ASCII. That, words that go nowhere, and streams that we were
+    started without, are no reason to end."""
     codecs.register_error("kaudit", _plain)
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # else the number would become that of a table, or of a pipe to the probe
+            os.open(os.devnull, os.O_RDWR)
+    # Python has None for a stream that it was started without, and print() takes None for stdout.
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is sys.__stderr__:
+        encoding = sys.stderr.encoding if sys.stderr else "utf-8"
+        heedless = io.BufferedWriter(_Heedless(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(heedless, encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="kaudit")
@@ -94,11 +123,20 @@ def printable(line: str) -> str:
     return line.translate(_CONTROL)
 
 
+def _shown(fault: str) -> str:
+    """A line that people can read, however long what it quotes of a stranger's file."""
+    return fault if len(fault) <= 1000 else f"{fault[:700]} ... {fault[-250:]}"
+
+
 COMMANDS = "docs/commands.md"
 """The page of an error that names none."""
 
 # The base of typer's own usage errors; where it lives differs between typer with click inside and beside it.
 _UsageError: Any = typer.BadParameter.__base__
+
+
+def _help_of(error: Any) -> str:
+    return f"{error.ctx.command_path if error.ctx else 'kaudit'} --help"
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -108,10 +146,11 @@ def guarded(command: Callable[[], object]) -> int:
         return result if isinstance(result, int) else 0
     except UserError as error:
         *faults, last = error.faults
-        words(f"error: {fault}" for fault in (*faults, f"{last} ({error.page or COMMANDS})"))
+        words(f"error: {_shown(fault)}" for fault in faults)
+        words([f"error: {_shown(last)} ({error.page or COMMANDS})"])
         return 2
     except _UsageError as error:
-        words([f"error: {error.format_message().rstrip('.')}; see kaudit --help"])
+        words([f"error: {_shown(error.format_message().rstrip('.'))}; see {_help_of(error)} ({COMMANDS})"])
         return 2
     except (KeyboardInterrupt, typer.Abort):
         words(["interrupted"])
@@ -120,6 +159,10 @@ def guarded(command: Callable[[], object]) -> int:
         words([f"bug: {error}; please report it"])
         return 3
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _forget_stdout()  # typer prints its help itself
+            words([f"error: {error.filename or 'stdout'}: {error.strerror}; make room ({COMMANDS})"])
+            return 2
         with tempfile.NamedTemporaryFile("w", prefix="kaudit-", suffix=".txt", delete=False) as report:
             traceback.print_exc(file=report)
         words([f"bug: {type(error).__name__}: {error}; please report it with {report.name}"])

@@ -1,6 +1,6 @@
 """What changed between two outcomes of one op: pairs of kind and sentence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from kaudit.change import Kind
@@ -11,12 +11,13 @@ from kaudit.observation import (
     GraphMode,
     Hung,
     Outcome,
+    Predicted,
     Ran,
     Refused,
     Skipped,
     Unseen,
     is_fallback,
-    is_silent_fallback,
+    unannounced,
 )
 from kaudit.ranks import Paths, named, step
 from kaudit.reasons import claim_changed, reasons_changed, why
@@ -38,6 +39,8 @@ def describe(outcome: Outcome) -> str:
     match outcome:
         case Ran(path):
             return f"ran {named(path)}"
+        case Predicted(path):
+            return f"was predicted to run {path}"
         case Refused(reason):
             return f"was refused: {reason}"
         case Crashed(how):
@@ -77,14 +80,15 @@ def problems(op: str, outcome: Outcome, paths: Paths) -> Found:
                 yield "contradiction", _contradiction(op, outcome)
             if outcome.numerics in BAD_NUMERICS:
                 yield "wrong_result", f"{op} {BAD_NUMERICS[outcome.numerics]}"
-            if is_silent_fallback(outcome, paths):
-                yield (
-                    "silent_fallback",
-                    f"{op} runs {named(outcome.path)} instead of {paths[0]}{why(outcome, paths[0])}",
-                )
+            if silent := unannounced(outcome, paths):
+                lost = silent[0]
+                yield "silent_fallback", f"{op} runs {named(outcome.path)} instead of {lost}{why(outcome, lost)}"
+        case Predicted(path) if is_fallback(outcome, paths):
+            fact = f"{op} is predicted to run {path} instead of {paths[0]}"
+            yield "predicted_fallback", fact + why(outcome, paths[0])
         case Crashed() | Hung() | Unseen():
             yield kind_of(outcome), f"{op} {describe(outcome)}"
-        case Refused() | Skipped():
+        case Predicted() | Refused() | Skipped():
             pass
         case never:
             assert_never(never)
@@ -98,8 +102,15 @@ def between(op: str, was: Outcome, now: Outcome, old: Paths, new: Paths) -> Foun
     match was, now:
         case Ran(), Ran():
             yield from _both_ran(op, was, now, old, new)
+        case Predicted(), Predicted():
+            yield from _both_predicted(op, was, now, old, new)
+        case (Ran(), Predicted()) | (Predicted(), Ran()):
+            raise ValueError("a prediction is held against a prediction: diff.comparable() refuses such tables")
         case _, Ran():
             yield "recovered", f"{op} runs {named(now.path)}; before, it {describe(was)}"
+            yield from problems(op, now, new)
+        case _, Predicted(path):
+            yield "recovered", f"{op} is predicted to run {path}; before, it {describe(was)}"
             yield from problems(op, now, new)
         case ((Crashed() | Hung()), Refused()):
             yield "improved", f"{op} {describe(now)}; before, it {describe(was)}"
@@ -125,6 +136,23 @@ def _both_ran(op: str, was: Ran, now: Ran, old: Paths, new: Paths) -> Found:
         yield "reason_changed", claim
 
 
+def _both_predicted(op: str, was: Predicted, now: Predicted, old: Paths, new: Paths) -> Found:
+    """Nothing was launched, and nothing announced: only paths and the selector's reasons can differ."""
+    moved = step(was.path, now.path, old, new)
+    fact = f"{op} is predicted to run {now.path} instead of {was.path}"
+    if moved > 0:
+        yield "predicted_fallback", fact + why(now, was.path)
+    elif is_fallback(now, new) and not is_fallback(was, old):
+        still = f"{op} is predicted to run {now.path}, as before, although" if was.path == now.path else f"{fact}, and"
+        yield "predicted_fallback", f"{still} {new[0]} now stands first in the engine's list{why(now, new[0])}"
+    elif moved < 0:
+        yield "improved", fact
+    elif was.path != now.path:
+        yield "rerouted", f"{fact}, of the same rank"
+    elif was != now:
+        yield "reason_changed", f"{op} is predicted to run {now.path}, as before; {reasons_changed(was, now)}"
+
+
 def _contradiction(op: str, ran: Ran) -> str:
     shown = f"its kernels are those of {ran.path}" if ran.path is not None else "its kernels match no listed path"
     return f"{op} is claimed to run {ran.claimed}, {shown}"
@@ -147,36 +175,47 @@ def _numerics(op: str, was: Ran, now: Ran) -> Found:
 
 
 def _fallback(op: str, was: Ran, now: Ran, old: Paths, new: Paths, moved: int) -> Found:
-    """A fast path lost, or kept without the reason that explained its absence, or only the reason changed."""
+    """A fast path lost, or newly passed over without a word, or only the reasons changed.
+
+    Silence that the baseline has too was accepted with it: what counts are the faster paths that are new to it.
+    """
     fell, falls = is_fallback(was, old), is_fallback(now, new)
+    silent = [path for path in unannounced(now, new) if path not in unannounced(was, old)]
     here, there = named(now.path), named(was.path)
-    if moved > 0 or (falls and not fell):
-        lost = was.path if moved > 0 else new[0]
-        if moved > 0:
-            fact = f"{op} left {there} for {here}"
-        elif was.path == now.path:
+    if moved > 0:
+        yield _loss(was.path, f"{op} left {there} for {here}", silent, now, new)
+    elif falls and not fell:
+        lost = new[0]
+        if was.path == now.path:
             fact = f"{op} still runs {here}, although {lost} now stands before it in the engine's list"
         else:
             fact = f"{op} went from {there} to {here}, although {lost} now stands first in the engine's list"
-        delisted = ": the engine no longer lists it" if lost is not None and lost not in new else ""
-        # What it says of other paths, it may have said all along: that does not tell why this one is gone.
-        said = now.announced if delisted else now.explains(lost)
-        yield "announced_fallback" if said else "silent_fallback", fact + (delisted or why(now, lost))
-    elif falls and (muted := _muted(was, now, new)):
-        still = f"still runs {here}" if was.path == now.path else f"runs {here} (before, {there})"
-        asked = why(now, muted).removeprefix(" without a word")
-        yield "silent_fallback", f"{op} {still} instead of {muted}, and no longer says why{asked}"
+        yield _loss(lost, fact, silent, now, new)
+    elif silent:
+        lost = silent[0]
+        fact = f"{op} still runs {here}" if was.path == now.path else f"{op} runs {here} (before, {there})"
+        if was.explains(lost):
+            fact += f" instead of {lost}, and no longer says why{why(now, lost).removeprefix(' without a word')}"
+        else:
+            fact += f", although {lost} now stands before it in the engine's list{why(now, lost)}"
+        yield "silent_fallback", fact
     elif fell and not falls and was.path == now.path:
         yield "reason_changed", f"{op} still runs {here}, now first in the engine's list; before, {old[0]} was"
     elif was.path == now.path and was.rejections != now.rejections:
         yield "reason_changed", f"{op} still runs {here}; {reasons_changed(was, now)}"
 
 
-def _muted(was: Ran, now: Ran, paths: Paths) -> str | None:
-    """The fastest path whose absence the engine used to explain and no longer does, whatever it says of others."""
-    faster = paths[: paths.index(now.path)] if now.path in paths else paths
-    lost = (path for path in faster if was.explains(path) and not now.explains(path))
-    return next(lost, paths[0] if was.announced and not now.announced else None)
+def _loss(lost: str | None, fact: str, silent: Sequence[str], now: Ran, new: Paths) -> tuple[Kind, str]:
+    """`silent`: the faster paths, in order, that are newly passed over without a word."""
+    if lost is not None and lost not in new:
+        # Nobody can turn down what is not listed: what tells is whether all that is left was turned down.
+        said = is_fallback(now, new) and not unannounced(now, new)
+        return "announced_fallback" if said else "silent_fallback", f"{fact}: the engine no longer lists it"
+    if not silent:
+        return "announced_fallback", f"{fact}{why(now, lost)}"
+    if lost not in silent:
+        lost, fact = silent[0], f"{fact} and passed over {silent[0]}"
+    return "silent_fallback", f"{fact}{why(now, lost)}"
 
 
 def _graph(op: str, was: Ran, now: Ran) -> Found:

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from kaudit import __version__
@@ -17,12 +18,17 @@ PACKAGES = (
 )
 
 
+def installed() -> dict[str, str]:
+    """By package, its version; empty where it is absent."""
+    found = dict.fromkeys(PACKAGES, "")
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
 def facts() -> Iterator[str]:
     """Lines: kaudit, the Python and its platform, the packages that are installed beside it."""
     yield f"kaudit {__version__}"
     yield f"python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    for package in PACKAGES:
-        try:
-            yield f"{package} {version(package)}"
-        except PackageNotFoundError:
-            yield f"{package} not installed"
+    yield from (f"{package} {found or 'not installed'}" for package, found in installed().items())

@@ -24,7 +24,10 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    """From the probe instead of Hello: the engine cannot be used here. One line that the user can act on."""
+    """From the probe instead of Hello: the engine cannot be used here; instead of Observed: its adapter is at fault.
+
+    One line that the user can act on.
+    """
 
     fault: str
 
@@ -45,15 +48,43 @@ class Closed(Struct, frozen=True, tag="closed"):
     """From the probe: no cell is open."""
 
 
-class Measure(Struct, frozen=True):
+class Numbers(Struct, frozen=True):
+    """How far an op's output is from the textbook's; of an op with several outputs, the worst. None: no such number.
+
+    `error`: the largest over all elements of |error| / (root mean square of the textbook's row and head + the element's
+    own size); up to `tolerance` it is right. `row`, `head`: where that is, or the first element that was not written,
+    or is not finite. `max_abs`, `mean_abs`: absolute errors. `relative`: norm of the error by the norm of the textbook.
+    `nonfinite`: elements that are no finite number where the textbook's is one, or the reverse. `unwritten`: rows with
+    elements that were not written. The errors before are of all others. `lse_error`: absolute, of the log-sum-exp.
+    `hint`: what the output looks like, where one known mistake gives just that; or why nothing is known.
+    """
+
+    error: float | None = None
+    tolerance: float | None = None
+    max_abs: float | None = None
+    mean_abs: float | None = None
+    relative: float | None = None
+    cosine: float | None = None
+    row: int | None = None
+    head: int | None = None
+    nonfinite: int = 0
+    unwritten: int = 0
+    lse_error: float | None = None
+    hint: str = ""
+
+
+class Measure(Struct, frozen=True, omit_defaults=True):
     """What varies between runs of one (cell, op): it goes to the measure file, never to the table.
 
-    `device_us`: device time of the op's kernels (on a CPU, time in its leaf ops), microseconds, one profiled run.
+    `device_us`: device time of the op's kernels (on a CPU, time in its leaf ops), microseconds, in the faster of the
+    profiled runs.
+    `numbers`: where the result was checked.
     """
 
     cell: str
     op: str
     device_us: float
+    numbers: Numbers | None = None
 
 
 class Observed(Struct, frozen=True, tag="observed"):

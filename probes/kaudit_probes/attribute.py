@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kaudit.observation import Kernel
 from kaudit_probes.families import classify
-from kaudit_probes.trace import Activity, Host, Trace, leaves
+from kaudit_probes.trace import Event, Trace, leaves
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,31 @@ class Unhealthy:
 
 
 Verdict = Healthy | Unhealthy
+
+
+def agreed(takes: Sequence[Verdict], runs: int) -> Verdict:
+    """What `runs` captures of one op come to, in each of which it was run once: what they all show, or no verdict.
+
+    A capture that lost a launch and its kernel together looks whole, and so does one with a kernel under another name.
+    The other run tells: a second loss would have to hit the same launch.
+    """
+    if len(takes) != runs:
+        return Unhealthy(f"it was marked {len(takes)} times in {runs} runs, needs once in each")
+    shown: list[Healthy] = []
+    for take in takes:
+        match take:
+            case Unhealthy():
+                return take
+            case Healthy():
+                shown.append(take)
+    first, *others = shown
+    for other in others:
+        if odd := {*first.kernels} ^ {*other.kernels}:
+            name = min(kernel.name for kernel in odd)
+            return Unhealthy(f"two runs in a row do not show the same kernels: they differ in {name}")
+        if other.kernels != first.kernels:
+            return Unhealthy("two runs in a row show the same kernels in another order")
+    return Healthy(first.kernels, min(take.device_us for take in shown))
 
 
 def attribute(trace: Trace, expected: Sequence[str], sentinels: Sequence[str], on_gpu: bool) -> dict[str, Verdict]:
@@ -56,7 +81,7 @@ def _session_fault(trace: Trace, sentinels: Sequence[Verdict]) -> str:
 
 
 def _on_gpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
-    by_correlation: dict[int, list[Activity]] = defaultdict(list)
+    by_correlation: dict[int, list[Event]] = defaultdict(list)
     for activity in trace.activities:
         by_correlation[activity.correlation].append(activity)
     verdicts: dict[str, Verdict] = {}
@@ -65,31 +90,31 @@ def _on_gpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
     return verdicts
 
 
-def _account(calls: Sequence[Host], by_correlation: dict[int, list[Activity]]) -> Verdict:
+def _account(calls: Sequence[Event], by_correlation: dict[int, list[Event]]) -> Verdict:
     kernels: list[Kernel] = []
     device_us = 0.0
     if len({call.correlation for call in calls}) != len(calls):
         return Unhealthy("two launches carry one correlation id")
     for call in calls:
         # A graph's nodes are numbered as they were captured; parallel branches of it start in any order.
-        activities = sorted(by_correlation[call.correlation], key=lambda found: (found.graph_node, found.start))
+        activities = sorted(by_correlation[call.correlation], key=lambda found: (found.args.graph_node, found.start))
         if not activities:
             missing = sum(not by_correlation[other.correlation] for other in calls)
             return Unhealthy(f"{missing} of {len(calls)} launches have no device activity")
         if len(activities) > 1 and not call.is_graph_launch:
             return Unhealthy(f"one {call.name} carries {len(activities)} device activities")
         kernels.extend(_kernel(activity, call.is_graph_launch) for activity in activities)
-        device_us += sum(activity.device_us for activity in activities)
+        device_us += sum(activity.us for activity in activities)
     return Healthy(_grouped(kernels), device_us)
 
 
-def _outermost(calls: Sequence[Host]) -> list[Host]:
+def _outermost(calls: Sequence[Event]) -> list[Event]:
     """A runtime launch shows the driver call that it makes as an event of its own, inside it, with its correlation.
 
     Launches of other threads may stand between the two.
     """
-    kept: list[Host] = []
-    latest: dict[int, Host] = {}
+    kept: list[Event] = []
+    latest: dict[int, Event] = {}
     for call in sorted(calls, key=lambda call: (call.start, -call.end)):
         outer = latest.get(call.correlation)
         if outer is None or not outer.holds(call):
@@ -102,15 +127,15 @@ def _on_cpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
     ops = [op for op in trace.ops if classify(op.name).role != "none"]
     atoms = frozenset(op.name for op in ops if classify(op.name).atom)
     return {
-        name: Healthy(_grouped([_cpu_kernel(op) for op in held]), sum(op.end - op.start for op in held))
+        name: Healthy(_grouped([_cpu_kernel(op) for op in held]), sum(op.us for op in held))
         for name, held in _held(list(leaves(ops, atoms)), trace.ranges, names).items()
     }
 
 
-def _held(events: Sequence[Host], ranges: Sequence[Host], names: set[str]) -> dict[str, list[Host]]:
+def _held(events: Sequence[Event], ranges: Sequence[Event], names: set[str]) -> dict[str, list[Event]]:
     """The events that start inside each named range. Our ranges are opened one after another, so none overlaps."""
     wanted = sorted((span for span in ranges if span.name in names), key=lambda span: span.start)
-    held: dict[str, list[Host]] = {name: [] for name in names}
+    held: dict[str, list[Event]] = {name: [] for name in names}
     index = 0
     for event in sorted(events, key=lambda event: event.start):
         while index < len(wanted) and wanted[index].end < event.start:
@@ -120,7 +145,7 @@ def _held(events: Sequence[Host], ranges: Sequence[Host], names: set[str]) -> di
     return held
 
 
-def _kernel(activity: Activity, graph: bool) -> Kernel:
+def _kernel(activity: Event, graph: bool) -> Kernel:
     family = classify(activity.name)
     return Kernel(
         activity.name,
@@ -130,13 +155,13 @@ def _kernel(activity: Activity, graph: bool) -> Kernel:
         family.arch,
         activity.grid,
         activity.block,
-        activity.registers,
-        activity.shared_memory,
+        activity.args.registers,
+        activity.args.shared_memory,
         graph,
     )
 
 
-def _cpu_kernel(op: Host) -> Kernel:
+def _cpu_kernel(op: Event) -> Kernel:
     family = classify(op.name)
     return Kernel(op.name, family.name, family.role, 1)
 

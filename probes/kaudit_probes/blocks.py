@@ -9,23 +9,23 @@ import torch
 
 from kaudit.observation import Kernel, Ran, Rejection
 from kaudit_probes.attribute import Healthy, Unhealthy, Verdict
+from kaudit_probes.capture import Capture, profiling
 from kaudit_probes.engines import Heard, Path
-from kaudit_probes.held import HeldCapture, profiling
 from kaudit_probes.listen import Listener
-from kaudit_probes.rows import graph_mode, path_shown
+from kaudit_probes.rows import graph_mode, has_roles, path_shown
 from kaudit_probes.seen import Block, Seen, Unseen
 from kaudit_probes.stamp import device as stamped
 
 DeviceKind = Literal["cuda", "cpu"]
 Announced = Callable[[Heard], Sequence[Rejection]]
 
-_RANGE = ("test", "block")
+_CELL, _OP = "test", "block"
 
 
 class Blocks:
     """Hands out blocks to watch. `captures`: the primed profiler of each device, kept for the whole run of pytest."""
 
-    def __init__(self, captures: dict[str, HeldCapture], test: pytest.Item) -> None:
+    def __init__(self, captures: dict[str, Capture], test: pytest.Item) -> None:
         self._captures = captures
         self._test = test
 
@@ -45,15 +45,16 @@ class Blocks:
         if profiling():
             raise RuntimeError("kernels() inside another kernels() or torch.profiler: only one profiler can run")
         kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        capture = self._captures.get(kind) or self._captures.setdefault(kind, HeldCapture(kind))
+        capture = self._captures.get(kind) or self._captures.setdefault(kind, Capture(kind))
         seen, listener = Seen(), Listener()
         with capture.session() as session, ExitStack() as stack:
             if announced:
                 stack.enter_context(listener.listening())
-            stack.enter_context(session.span(_RANGE[0])(_RANGE[1]))
+            stack.enter_context(session.span(_CELL)(_OP))
             yield seen
         rejections = tuple(announced(listener.heard())) if announced else ()
-        ran = _ran(_vouched(session.verdicts[_RANGE]), paths, rejections)
+        (verdict,) = session.verdicts[_CELL][_OP]
+        ran = _ran(_vouched(verdict), paths, rejections)
         seen.end(Block(ran, tuple(path.name for path in paths), stamped(kind).arch if capture.on_gpu else ""))
         self._test.add_report_section("call", "kaudit", f"{self._test.name}, on {kind}\n{seen.table()}")
 
@@ -76,5 +77,5 @@ def _vouched(verdict: Verdict) -> tuple[Kernel, ...]:
 
 
 def _ran(kernels: tuple[Kernel, ...], paths: Sequence[Path], rejections: tuple[Rejection, ...]) -> Ran:
-    shown = path_shown([kernel.name for kernel in kernels], paths)
+    shown = path_shown([kernel.name for kernel in kernels], paths, lambda path: has_roles(path, kernels))
     return Ran(shown, kernels, rejections=rejections, graph_got=graph_mode(kernels))

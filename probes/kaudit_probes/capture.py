@@ -6,7 +6,7 @@ carries a sentinel kernel at both ends.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,73 +15,93 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from kaudit_probes.attribute import Unhealthy, Verdict, attribute
 from kaudit_probes.engines import Span
-from kaudit_probes.trace import Trace, TraceError, read
+from kaudit_probes.trace import TraceError, read
 
-SENTINELS = ("kaudit/sentinel/first", "kaudit/sentinel/last")
+_FIRST, _LAST = "kaudit/first", "kaudit/last"
 
 
 class Session:
-    """What runs inside the profiler. Each span it hands out becomes a range of its own name."""
+    """What runs inside the profiler. Each opening of a span that it hands out becomes a range of its own.
+
+    `verdicts`: by cell and op, one for each time that its span was opened, once the session has ended: its kernels, or
+    why there are none.
+    """
 
     def __init__(self) -> None:
-        self.names: list[tuple[str, str]] = []
+        self._opened: list[tuple[str, str]] = []
+        self.verdicts: Mapping[str, Mapping[str, Sequence[Verdict]]] = {}
 
     def span(self, cell: str) -> Span:
         """Spans for the ops of one cell."""
 
         @contextmanager
         def op_span(op: str) -> Iterator[None]:
-            self.names.append((cell, op))
-            with record_function(range_name(cell, op)):
+            self._opened.append((cell, op))
+            with record_function(_range(len(self._opened))):
                 yield
 
         return op_span
 
+    def ranges(self) -> list[str]:
+        return [_range(number) for number in range(1, len(self._opened) + 1)]
+
+    def end(self, verdicts: Sequence[Verdict]) -> None:
+        """`verdicts`: one for each of `ranges()`."""
+        found: dict[str, dict[str, list[Verdict]]] = {}
+        for (cell, op), verdict in zip(self._opened, verdicts, strict=True):
+            found.setdefault(cell, {}).setdefault(op, []).append(verdict)
+        self.verdicts = found
+
 
 class Capture:
-    """A profiler on one device, primed."""
+    """A profiler on one device, "cuda" or "cpu", primed."""
 
     def __init__(self, device: str) -> None:
         self.on_gpu = device == "cuda"
         self._sentinel = torch.zeros(1, device=device)
-        self.activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.on_gpu else [])]
-        self._profiled(lambda: None)
+        self._activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.on_gpu else [])]
+        with self.session():
+            pass
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """One profiler session around the block; what is raised in it ends it without verdicts."""
+        session = Session()
+        with profile(activities=self._activities, acc_events=False) as profiler:
+            self._show(_FIRST)
+            yield session
+            self._show(_LAST)
+            ended = not profiling()
+        session.end(self._verdicts(profiler, session.ranges(), ended))
 
     def synchronize(self) -> None:
         if self.on_gpu:
             torch.cuda.synchronize()
 
-    def run(self, body: Callable[[Session], None]) -> dict[tuple[str, str], Verdict]:
-        """Run `body` in one session: per (cell, op) that it opened a span for, the kernels or why there are none."""
-        session = Session()
-        trace = self._profiled(lambda: body(session))
-        names = {key: range_name(*key) for key in session.names}
-        match trace:
-            case Trace():
-                verdicts = attribute(trace, list(names.values()), SENTINELS, self.on_gpu)
-            case TraceError():
-                verdicts = dict.fromkeys(names.values(), Unhealthy("the profiler's trace is not whole"))
-        return {key: verdicts[name] for key, name in names.items()}
-
-    def _profiled(self, body: Callable[[], None]) -> Trace | TraceError:
-        with profile(activities=self.activities, acc_events=False) as profiler:
-            self.show(SENTINELS[0])
-            body()
-            self.show(SENTINELS[1])
+    def _verdicts(self, profiler: profile, ranges: Sequence[str], ended: bool) -> Sequence[Verdict]:
+        if ended:
+            return [Unhealthy("another profiler ran in the session and ended it")] * len(ranges)
         with tempfile.TemporaryDirectory(prefix="kaudit-") as folder:
             path = Path(folder, "trace.json")
             profiler.export_chrome_trace(str(path))
             try:
-                return read(path)
-            except TraceError as error:
-                return error
+                trace = read(path)
+            except TraceError:
+                return [Unhealthy("the profiler's trace is not whole")] * len(ranges)
+        found = attribute(trace, ranges, (_FIRST, _LAST), self.on_gpu)
+        return [found[name] for name in ranges]
 
-    def show(self, name: str) -> None:
+    def _show(self, name: str) -> None:
         self.synchronize()
         with record_function(name):
             self._sentinel.fill_(1.0)
         self.synchronize()
 
 
-def range_name(cell: str, op: str) -> str:
-    return f"kaudit/{cell}/{op}"
+def profiling() -> bool:
+    """Whether a profiler runs. A second one ends the first without a word; to ask that for its trace is a SIGSEGV."""
+    return torch._C._autograd._profiler_enabled()
+
+
+def _range(number: int) -> str:
+    return f"kaudit/{number}"

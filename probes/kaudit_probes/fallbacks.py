@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kaudit.findings import generation
 from kaudit.launches import short
 from kaudit.observation import UNCLASSIFIED, Kernel, Ran
-from kaudit.ranks import named
+from kaudit.ranks import faster, named
 from kaudit.reasons import because
 
 
@@ -27,13 +27,12 @@ def fallbacks(ran: Ran, paths: Sequence[str], arch: str) -> tuple[Fallback, ...]
 
 def _by_paths(ran: Ran, paths: Sequence[str]) -> tuple[Fallback, ...]:
     """One for each path before the one that ran; for every path if the kernels show none of them."""
-    lost = paths[: paths.index(ran.path)] if ran.path else paths
     return tuple(
         Fallback(
             f"{named(ran.path)} ran, not {path}",
             tuple(because(no) for no in ran.rejections if no.path == path and no.source == "announced" and no.reasons),
         )
-        for path in lost
+        for path in faster(ran.path, tuple(paths))
     )
 
 

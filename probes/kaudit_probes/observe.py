@@ -1,37 +1,32 @@
 """Runs a batch of cells: prepare and warm up each, profile all in one session, and say what was seen of each."""
 
-import re
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-import torch
-
 from kaudit.cell import Cell
-from kaudit.observation import WHOLE_CELL, Crashed, Outcome, Refused, Row
+from kaudit.errors import UserError
+from kaudit.observation import OUT_OF_MEMORY, WHOLE_CELL, Crashed, Outcome, Refused, Row
+from kaudit.transition import describe
 from kaudit.wire import Closed, FromProbe, Measure, Observed, Opened, Poisoned
-from kaudit_probes.attribute import Healthy, Unhealthy, Verdict
+from kaudit_probes.attribute import Healthy, Unhealthy, Verdict, agreed
 from kaudit_probes.capture import Capture, Session
-from kaudit_probes.engines import Call, Engine, Span
-from kaudit_probes.listen import Listener, forget_output
+from kaudit_probes.engines import Call, Engine, Span, conform
+from kaudit_probes.failures import crash, first_line
+from kaudit_probes.listen import Listener, at_info, forget_output
+from kaudit_probes.numerics import Checkable, Checked, Computed, check, checkable, unknown, with_numbers
 from kaudit_probes.rows import Words, ran
 
 # The first run compiles, tunes and opens library handles; the second shows what the engine does from then on.
 _WARM_UPS = 2
 
-_OUT_OF_MEMORY = Crashed("out of memory")
+_TAKES = 2
+"""Profiled runs of each cell, one after another, that have to show the same: see attribute.agreed()."""
 
 T = TypeVar("T")
-
-
-class ContextLost(Exception):
-    """The CUDA context of this process is broken: nothing it says from here on counts."""
-
-    def __init__(self, last_word: Poisoned) -> None:
-        super().__init__(last_word.how)
-        self.last_word = last_word
 
 
 @dataclass
@@ -54,16 +49,25 @@ class _Findings:
 
 
 class Observer:
-    """Observes batches of cells of one engine. `send` carries at once what the conductor must know."""
+    """Observes batches of cells of one engine. `send` carries at once what the conductor must know.
 
-    def __init__(self, engine: Engine, capture: Capture, send: Callable[[FromProbe], None]) -> None:
-        self._engine = engine
-        self._capture = capture
-        self._send = send
+    `numerics`: each cell runs once more after the profiled session, and what comes out is checked.
+    """
+
+    def __init__(
+        self, engine: Engine, capture: Capture, send: Callable[[FromProbe], None], numerics: bool = False
+    ) -> None:
+        self._engine, self._capture = engine, capture
+        self._send, self._numerics = send, numerics
         self._paths = engine.paths()
+        self._listed = {op: tuple(path.name for path in paths) for op, paths in self._paths.items()}
 
     def observe(self, cells: Sequence[Cell]) -> Observed:
-        """Raises ContextLost, after which the process must end."""
+        """Raises UserError where the adapter is at fault. A cell that breaks the CUDA context ends the process."""
+        with at_info():
+            return self._observe(cells)
+
+    def _observe(self, cells: Sequence[Cell]) -> Observed:
         outcomes: dict[str, Outcome] = {}
         ready: list[_Ready] = []
         for cell in cells:
@@ -72,26 +76,27 @@ class Observer:
                     ready.append(prepared)
                 case outcome:
                     outcomes[cell.id] = outcome
-        verdicts = self._capture.run(partial(self._run_all, ready, outcomes)) if ready else {}
+        session = Session()
+        if ready:
+            with self._capture.session() as session:
+                self._run_all(ready, outcomes, session)
         findings = _Findings()
-        for cell_id, outcome in outcomes.items():
-            if outcome == _OUT_OF_MEMORY and len(cells) > 1:
-                findings.redo[cell_id] = "out of memory beside the rest of its batch"
-            else:
-                findings.rows.append(Row(cell_id, WHOLE_CELL, outcome))
+        findings.rows += (Row(cell_id, WHOLE_CELL, outcome) for cell_id, outcome in outcomes.items())
         for prepared in ready:
             if prepared.cell.id not in outcomes:
-                self._find(prepared, verdicts, findings)
+                self._find(prepared, session.verdicts.get(prepared.cell.id, {}), findings, alone=len(cells) == 1)
         forget_output()
         return Observed(tuple(findings.rows), tuple(findings.measures), findings.redo)
 
     def _warm_up(self, cell: Cell) -> _Ready | Outcome:
         refusal = self._engine.supports(cell)
         if refusal is not None:
+            conform.check_support(self._engine, cell.id, refusal)
             return refusal
         listener = Listener()
         with listener.listening():
             ready = _Ready(cell, self._engine.prepare(cell), listener)
+        conform.check_call(self._engine, cell.id, ready.call)
         for _ in range(_WARM_UPS):
             self._run(ready, nullcontext)
         return ready
@@ -104,9 +109,15 @@ class Observer:
 
     def _run_all(self, ready: Sequence[_Ready], outcomes: dict[str, Outcome], session: Session) -> None:
         for prepared in ready:
-            failure = self._attempt(prepared.cell, partial(self._run, prepared, session.span(prepared.cell.id)))
+            failure = self._attempt(
+                prepared.cell, partial(self._run_profiled, prepared, session.span(prepared.cell.id))
+            )
             if failure is not None:
                 outcomes[prepared.cell.id] = failure
+
+    def _run_profiled(self, ready: _Ready, span: Span) -> None:
+        for _ in range(_TAKES):
+            self._run(ready, span)
 
     def _words(self, ready: _Ready) -> Words:
         return Words(ready.claimed, self._engine.announced(ready.listener.heard()), ready.call.explain())
@@ -120,20 +131,24 @@ class Observer:
         result: T | Outcome
         try:
             result = work()
+        except UserError:  # an adapter's mistake is no outcome
+            raise
         except self._engine.refusals as error:
             result = Refused(first_line(error))
         except Exception as error:
-            result = _crash(error)
+            result = crash(error)
             try:
                 self._capture.synchronize()
             except Exception:
-                raise ContextLost(Poisoned(cell.id, result.how)) from None
+                # The CUDA context is broken. Whatever is unwound from here, the profiler and the interpreter itself,
+                # would touch it, and may raise or hang.
+                self._send(Poisoned(cell.id, result.how))
+                os._exit(1)
         self._send(Closed())
         return result
 
-    def _find(self, ready: _Ready, verdicts: Mapping[tuple[str, str], Verdict], findings: _Findings) -> None:
+    def _find(self, ready: _Ready, seen: Mapping[str, Sequence[Verdict]], findings: _Findings, alone: bool) -> None:
         cell_id = ready.cell.id
-        seen = {op: verdict for (cell, op), verdict in verdicts.items() if cell == cell_id}
         if not seen:
             findings.redo[cell_id] = "the engine marked none of its ops"
             return
@@ -143,38 +158,35 @@ class Observer:
         if not isinstance(words, Words):
             findings.rows.append(Row(cell_id, WHOLE_CELL, words))
             return
+        conform.check_ops(self._engine, cell_id, self._listed, seen)
+        conform.check_words(self._engine, cell_id, self._listed, words.claimed, words.announced, words.asked)
         rows, measures = [], []
-        for op, verdict in seen.items():
-            if not self._paths.get(op):
-                findings.redo[cell_id] = f"the engine marked {op}, for which it lists no path"
-                return
-            match verdict:
+        for op, takes in seen.items():
+            match agreed(takes, _TAKES):
                 case Unhealthy(why):
                     findings.redo[cell_id] = f"{op}: {why}"
                     return
                 case Healthy(kernels, device_us):
                     rows.append(Row(cell_id, op, ran(ready.cell, op, kernels, self._paths[op], words)))
                     measures.append(Measure(cell_id, op, device_us))
+        if self._numerics and checkable(ready.call):
+            checked = self._checked(ready.cell, ready.call)
+            if checked is None and not alone:
+                findings.redo[cell_id] = "no memory to check its results beside the rest of its batch"
+                return
+            rows, measures = with_numbers(rows, measures, checked)
         findings.rows.extend(rows)
         findings.measures.extend(measures)
 
+    def _checked(self, cell: Cell, call: Checkable) -> Mapping[str, Checked] | None:
+        """None where memory ran out. Of a run that fails only here no result is known, but its kernels are."""
+        computed = self._attempt(cell, partial(self._numbers, call))
+        if isinstance(computed, tuple):
+            conform.check_numbers(self._engine, cell.id, self._listed, computed)
+            return check(computed)  # no cell is open: the oracle's time is not the engine's
+        return None if computed == OUT_OF_MEMORY else unknown(self._listed, f"run again, it {describe(computed)}")
 
-# torch's allocators have an exception of their own for it; CUDA, its libraries, Triton and Python have others.
-_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|ALLOC_FAILED|can't allocate memory")
-
-
-def _crash(error: Exception) -> Crashed:
-    said = first_line(error)
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or _NO_MEMORY.search(said):
-        return _OUT_OF_MEMORY
-    return Crashed(f"{type(error).__name__}: {said}".removesuffix(": "))
-
-
-_VARIES = re.compile(r"0x[0-9a-fA-F]+")
-
-
-def first_line(error: BaseException) -> str:
-    """What of an exception's text goes into a table: its first line, without addresses, at most 300 characters."""
-    text = str(error).encode(errors="replace").decode()  # a path that is no UTF-8 holds what JSON cannot
-    lines = text.strip().splitlines() or [""]
-    return _VARIES.sub("0x…", lines[0])[:300]
+    def _numbers(self, call: Checkable) -> tuple[Computed, ...]:
+        computed = tuple(call.numbers())
+        self._capture.synchronize()  # what goes wrong in it is the cell's, which is open
+        return computed

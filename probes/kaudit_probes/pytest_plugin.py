@@ -10,7 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kaudit_probes.blocks import Blocks
-    from kaudit_probes.held import HeldCapture
+    from kaudit_probes.capture import Capture
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def _kaudit_captures() -> "dict[str, HeldCapture]":
+def _kaudit_captures() -> "dict[str, Capture]":
     """The profiler of each device, started by the first block that watches it: once a process, some 6 s on a GPU."""
     return {}
 

@@ -26,7 +26,9 @@ class Words:
 def ran(cell: Cell, op: str, kernels: tuple[Kernel, ...], paths: Sequence[Path], words: Words) -> Ran:
     return Ran(
         path=path_shown(
-            [kernel.name for kernel in kernels], paths, lambda path: path.fits is None or path.fits(cell, kernels)
+            [kernel.name for kernel in kernels],
+            paths,
+            lambda path: has_roles(path, kernels) and (path.fits is None or path.fits(cell, kernels)),
         ),
         kernels=kernels,
         claimed=words.claimed.get(op),
@@ -36,11 +38,15 @@ def ran(cell: Cell, op: str, kernels: tuple[Kernel, ...], paths: Sequence[Path],
     )
 
 
+def has_roles(path: Path, kernels: Sequence[Kernel]) -> bool:
+    return path.roles <= {kernel.role for kernel in kernels}
+
+
 def path_shown(
     names: Sequence[str], paths: Sequence[Path], fits: Callable[[Path], bool] = lambda _: True
 ) -> str | None:
     """The fastest path of which every expression matches some kernel name, and which `fits`; or the path that shows
-    nothing of its own, where no other one does and kernels were seen.
+    nothing of its own and `fits`, where no other one does and kernels were seen.
 
     None, no path, if a kernel that is not of that path matches an expression of another: half of the work on a fast
     path is not that path, nor is half of a fast path the slow one.
@@ -49,7 +55,7 @@ def path_shown(
         return None
     found = next((path for path in paths if path.shows and fits(path) and _shown(path, names)), None)
     if found is None:
-        found = next((path for path in paths if not path.shows), None)
+        found = next((path for path in paths if not path.shows and fits(path)), None)
     if found is None:
         return None
     foreign = [expression for path in paths for expression in path.shows if path is not found]

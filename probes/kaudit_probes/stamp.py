@@ -39,14 +39,21 @@ def versions(kind: str) -> dict[str, str]:
             "cuda": str(torch.version.cuda),
             "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
             "cublas": _library_version("libcublas.so", "cublasGetProperty"),
-            "triton": _package_version("triton"),
-            "cuda-core": _package_version("cuda-core"),
+            "triton": package_version("triton"),
+            "cuda-core": package_version("cuda-core"),
         }
     return found
 
 
 def environment(names: Sequence[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in sorted({*_ENVIRONMENT, *names}) if name in os.environ}
+
+
+def package_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "absent"
 
 
 def _driver() -> str:
@@ -59,13 +66,6 @@ def _driver() -> str:
         return f"unknown ({type(error).__name__})"
     except pynvml.NVMLError as error:
         return f"unknown ({error})"
-
-
-def _package_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "absent"
 
 
 def _library_version(library: str, get_property: str) -> str:

@@ -7,12 +7,14 @@ Fields come and go between torch versions, so each is optional; only a file that
 """
 
 import gzip
-import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
 _API = {"cuda_runtime", "cuda_driver"}
@@ -21,91 +23,133 @@ _API = {"cuda_runtime", "cuda_driver"}
 _LAUNCHES = re.compile(r"(cuda|cu|hip)\w*?(LaunchKernel|LaunchCooperative|GraphLaunch|Memcpy|Memset|ExtLaunch)")
 
 
+MOST_UNPACKED = 2 << 30
+"""Bytes of a trace, unpacked: of ours the largest have some 100 MB, of days of training some GB. Zeros pack a
+thousandfold."""
+
+
 class TraceError(ValueError):
     """The file is not a whole Chrome trace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A host-side event: an API call, an ATen op, or a range. Times in microseconds."""
-
-    name: str
-    start: float
-    end: float
-    thread: str
+class _Args(Struct, frozen=True, gc=False):
     correlation: int = 0
+    grid: tuple[int, int, int] | str | None = None
+    block: tuple[int, int, int] | str | None = None
+    registers: int | None = msgspec.field(default=None, name="registers per thread")
+    shared_memory: int | None = msgspec.field(default=None, name="shared memory")
+    graph_node: int = msgspec.field(default=0, name="graph node id")
+
+
+_NO_ARGS = _Args()
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One event. On the host: an API call, an ATen op or a range; on the device: a kernel, a copy or a fill.
+
+    `start` and `us`, its duration, are in microseconds.
+    """
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    start: float = msgspec.field(default=0.0, name="ts")
+    us: float = msgspec.field(default=0.0, name="dur")
+    pid: int | str = 0
+    tid: int | str = 0
+    args: _Args = _NO_ARGS
+
+    @property
+    def end(self) -> float:
+        return self.start + self.us
+
+    @property
+    def thread(self) -> tuple[int | str, int | str]:
+        return self.pid, self.tid
+
+    @property
+    def correlation(self) -> int:
+        return self.args.correlation
+
+    @property
+    def grid(self) -> tuple[int, int, int] | None:
+        return _triple(self.args.grid)
+
+    @property
+    def block(self) -> tuple[int, int, int] | None:
+        return _triple(self.args.block)
 
     @property
     def is_graph_launch(self) -> bool:
         return "GraphLaunch" in self.name
 
-    def holds(self, other: "Host") -> bool:
+    def holds(self, other: "Event") -> bool:
         return self.start <= other.start and other.end <= self.end
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """A device-side event: a kernel, a copy or a fill. `device_us`: its duration; `shared_memory`: bytes per block."""
-
-    name: str
-    correlation: int
-    start: float
-    device_us: float
-    grid: tuple[int, int, int] | None = None
-    block: tuple[int, int, int] | None = None
-    registers: int | None = None
-    shared_memory: int | None = None
-    graph_node: int = 0
+def _triple(value: tuple[int, int, int] | str | None) -> tuple[int, int, int] | None:
+    """An op by which Inductor calls a Triton kernel carries its grid, too, as text."""
+    return None if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
 class Trace:
-    ranges: list[Host] = field(default_factory=list)
-    ops: list[Host] = field(default_factory=list)
-    calls: list[Host] = field(default_factory=list)
-    activities: list[Activity] = field(default_factory=list)
+    ranges: list[Event] = field(default_factory=list)
+    ops: list[Event] = field(default_factory=list)
+    calls: list[Event] = field(default_factory=list)
+    activities: list[Event] = field(default_factory=list)
 
-    def launches(self) -> list[Host]:
+    def launches(self) -> list[Event]:
         """API calls that launch: by their name, and whatever a device activity names as its origin."""
         caused = {activity.correlation for activity in self.activities}
         return [call for call in self.calls if call.correlation in caused or _LAUNCHES.match(call.name)]
+
+
+class _Document(Struct, gc=False):
+    traceEvents: list[Event]  # noqa: N815 (the format's name)
+
+
+_decoder = msgspec.json.Decoder(_Document | list[Event])
 
 
 def read(path: Path) -> Trace:
     """Read a trace, gzipped or not. Raises TraceError where the file is cut short or is something else."""
     try:
         data = path.read_bytes()
-        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(path) as file:
+                data = file.read(MOST_UNPACKED + 1)
+        if len(data) > MOST_UNPACKED:
+            raise TraceError(f"{path}: more than {MOST_UNPACKED >> 20} MiB; record fewer steps")
+        document = _decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"{path}: not a Chrome trace: {error}") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{path}: not a whole Chrome trace: {error}") from None
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list):
-        raise TraceError(f"{path}: not a Chrome trace: no list of traceEvents")
-    return parse(events)
+    return sorted_out(document.traceEvents if isinstance(document, _Document) else document)
 
 
-def parse(events: Iterable[Any]) -> Trace:
+def sorted_out(events: Iterable[Event]) -> Trace:
     trace = Trace()
     for event in events:
-        if not isinstance(event, dict) or event.get("ph") != "X":
+        if event.ph != "X":
             continue
-        match event.get("cat"):
-            case "user_annotation":
-                trace.ranges.append(_host(event))
-            case "cpu_op":
-                trace.ops.append(_host(event))
-            case category if category in _API:
-                trace.calls.append(_host(event))
-            case category if category in _DEVICE:
-                trace.activities.append(_activity(event))
+        if event.cat in _DEVICE:
+            trace.activities.append(event)
+        elif event.cat in _API:
+            trace.calls.append(event)
+        elif event.cat == "cpu_op":
+            trace.ops.append(event)
+        elif event.cat == "user_annotation":
+            trace.ranges.append(event)
     return trace
 
 
-def leaves(ops: Iterable[Host], atoms: frozenset[str]) -> Iterator[Host]:
+def leaves(ops: Iterable[Event], atoms: frozenset[str]) -> Iterator[Event]:
     """The innermost of nested ops, per thread; what runs inside an op named in `atoms` is that op's own business."""
-    open_ops: dict[str, list[Host]] = {}
+    open_ops: dict[tuple[int | str, int | str], list[Event]] = {}
     has_inner: set[int] = set()
-    kept: list[Host] = []
+    kept: list[Event] = []
     # Of two events that start together the longer is the outer one.
     for op in sorted(ops, key=lambda op: (op.start, -op.end)):
         stack = open_ops.setdefault(op.thread, [])
@@ -118,41 +162,3 @@ def leaves(ops: Iterable[Host], atoms: frozenset[str]) -> Iterator[Host]:
         stack.append(op)
         kept.append(op)
     return (op for op in kept if id(op) not in has_inner)
-
-
-def _host(event: dict[str, Any]) -> Host:
-    start = float(event.get("ts", 0))
-    return Host(
-        str(event.get("name", "")),
-        start,
-        start + float(event.get("dur", 0)),
-        f"{event.get('pid')}/{event.get('tid')}",
-        _args(event).get("correlation", 0),
-    )
-
-
-def _activity(event: dict[str, Any]) -> Activity:
-    args = _args(event)
-    return Activity(
-        str(event.get("name", "")),
-        args.get("correlation", 0),
-        float(event.get("ts", 0)),
-        float(event.get("dur", 0)),
-        _triple(args.get("grid")),
-        _triple(args.get("block")),
-        args.get("registers per thread"),
-        args.get("shared memory"),
-        args.get("graph node id", 0),
-    )
-
-
-def _args(event: dict[str, Any]) -> dict[str, Any]:
-    args = event.get("args")
-    return args if isinstance(args, dict) else {}
-
-
-def _triple(value: Any) -> tuple[int, int, int] | None:
-    match value:
-        case [int(x), int(y), int(z)]:
-            return x, y, z
-    return None

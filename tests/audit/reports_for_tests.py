@@ -10,6 +10,7 @@ from tables_for_tests import CELL, header
 
 from kaudit.change import KINDS
 from kaudit.diff import changes, comparable
+from kaudit.expect import Miss
 from kaudit.gate import verdict
 from kaudit.observation import Crashed, Kernel, Ran, Rejection, Row, Said
 from kaudit.policy import Policy, Waiver
@@ -30,7 +31,7 @@ def gated(
     after: Table,
     policy: Policy = DEFAULT,
     waivers: Sequence[Waiver] = (),
-    unmet: tuple[str, ...] = (),
+    unmet: tuple[Miss, ...] = (),
     most: int = 5,
 ) -> Report:
     found = diffed(before, after, most=most)
@@ -73,7 +74,7 @@ def reports(draw: st.DrawFn, ids: st.SearchStrategy[str] = nasty) -> Report:
     tables = Table.of(head, before), Table.of(head, after)
     if draw(st.booleans()):
         return diffed(*tables)
-    return gated(*tables, policy, waivers, tuple(draw(st.lists(nasty, max_size=2))))
+    return gated(*tables, policy, waivers, tuple(draw(st.lists(st.builds(Miss, nasty, nasty), max_size=2))))
 
 
 WAIVER = Waiver(cells=CELL, kind="silent_fallback", because="known", expires=TODAY)

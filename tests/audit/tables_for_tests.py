@@ -6,6 +6,7 @@ from kaudit.observation import (
     Crashed,
     Hung,
     Kernel,
+    Other,
     Outcome,
     Ran,
     Refused,
@@ -95,6 +96,12 @@ _stopped = st.one_of(
     st.builds(Skipped, _words),
 )
 outcomes = rans | _stopped
+_reruns = st.sampled_from(["again", "alone"])
+_others = st.lists(
+    st.builds(Other, _reruns, st.sampled_from(list(PATHS)), st.none() | outcomes)
+    | st.builds(Other, _reruns, st.just("*"), _stopped),
+    max_size=2,
+).map(tuple)
 
 cells = st.builds(
     "/".join,
@@ -115,9 +122,9 @@ cells = st.builds(
 @st.composite
 def _of_cell(draw: st.DrawFn, cell: str) -> list[Row]:
     if draw(st.booleans()):
-        return [Row(cell, "*", draw(_stopped))]
+        return [Row(cell, "*", draw(_stopped), draw(_others))]
     ops = draw(st.lists(st.sampled_from(list(PATHS)), min_size=1, unique=True))
-    return [Row(cell, op, draw(outcomes)) for op in ops]
+    return [Row(cell, op, draw(outcomes), draw(_others)) for op in ops]
 
 
 @st.composite

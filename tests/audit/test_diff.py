@@ -239,7 +239,7 @@ def test_across_looks_only_at_shared_cells() -> None:
     other = CELL.replace("decode", "prefill")
     one, both = rows(Row(CELL, "attention", ran())), rows(Row(CELL, "attention", ran()), Row(other, "*", Hung(1)))
     assert list(changes(one, both, across=True)) == []
-    assert list(comparable(one, both, across=True)) == ["1 cells compared; 0 only before, 1 only after"]
+    assert list(comparable(one, both, across=True)) == ["1 cell compared; 0 only before, 1 only after"]
 
 
 def test_incomparable_tables_are_refused_by_field() -> None:

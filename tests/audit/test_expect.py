@@ -4,7 +4,7 @@ import pytest
 from tables_for_tests import CELL, header
 
 from kaudit.errors import UserError
-from kaudit.expect import unmet
+from kaudit.expect import check_names, unmet
 from kaudit.matrix import Expectation
 from kaudit.matrix.rules import When
 from kaudit.observation import WHOLE_CELL, Crashed, Hung, Kernel, Outcome, Ran, Refused, Row, Skipped, Unseen
@@ -15,7 +15,7 @@ KERNELS = (Kernel("copy_kernel", "copy", "copy", 1), Kernel("flash_fwd", "fa2", 
 
 
 def said(outcome: Outcome, expectation: Expectation, op: str = "attention") -> list[str]:
-    return list(unmet(Table.of(header(), [Row(CELL, op, outcome)]), [expectation]))
+    return [str(miss) for miss in unmet(Table.of(header(), [Row(CELL, op, outcome)]), [expectation])]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_met(expectation: Expectation) -> None:
         (
             Unseen("no sentinel"),
             Expectation(ALL, most_launches=1),
-            "expected at most 1 launches, saw nothing that can be vouched for: no sentinel",
+            "expected at most 1 launch, saw nothing that can be vouched for: no sentinel",
         ),
     ],
 )
@@ -89,6 +89,21 @@ def test_an_expectation_that_asks_no_cell_is_stale(outcome: Outcome, when: When)
     (sentence,) = said(outcome, Expectation(when, path="flash"))
     has = "phase=prefill|mixed" if when.keys else "anything"
     assert sentence == f"stale: no cell that was run has {has}, where path flash is expected"
+
+
+def test_only_paths_and_ops_that_neither_table_lists_are_slips() -> None:
+    before, after = header({"attention": ("flash", "eager")}), header({"attention": ("eager",)})
+    tables = Table.of(before, []), Table.of(after, [])
+    check_names(
+        [Expectation(ALL, path="flash"), Expectation(ALL, family="fa3"), Expectation(ALL, refuses=True)], *tables
+    )
+    with pytest.raises(UserError) as error:
+        slips = Expectation(ALL, path="flsh"), Expectation(ALL, path="flsh"), Expectation(ALL, op="smple", path="eager")
+        check_names(slips, *tables)
+    assert error.value.faults == (
+        '--expect: "flsh" is not a path of attention; the engine lists flash, eager',
+        '--expect: "smple" is not an op of this engine; it has attention',
+    )
 
 
 def test_an_id_that_is_none_is_told() -> None:

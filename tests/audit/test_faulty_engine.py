@@ -86,4 +86,4 @@ def test_each_other_cell_is_right(table: Table, fate: int) -> None:
 def test_a_lie_is_a_contradiction_and_a_fallback_is_not(table: Table) -> None:
     told = {fate: ran for fate in SEEN for _, ran in outcomes(table, fate) if isinstance(ran, Ran)}
     assert [fate for fate, ran in told.items() if ran.contradiction] == [faulty.LIES]
-    assert [fate for fate, ran in told.items() if ran.announced] == [faulty.FALLS_BACK_ALOUD]
+    assert [fate for fate, ran in told.items() if ran.explains("fast")] == [faulty.FALLS_BACK_ALOUD]

@@ -33,6 +33,12 @@ def test_a_word_may_be_spelt_as_in_prose(spelt: str) -> None:
     assert (name, entry.what) == ("silent_fallback", "kind of change")
 
 
+@pytest.mark.parametrize("printed", ["fallback", "announced", "SILENT", "asked", "UNCLASSIFIED"])
+def test_what_a_table_prints_is_a_word(printed: str) -> None:
+    _, (entry,) = look_up(printed)
+    assert entry.what == "word"
+
+
 def test_an_outcome_and_the_change_to_it_are_both_told() -> None:
     assert [entry.what for entry in look_up("crashed")[1]] == ["outcome", "kind of change"]
 

@@ -31,13 +31,25 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def resumed(path: Path, header: Header = HEADER) -> dict[str, Entry]:
+def resumed(path: Path, header: Header = HEADER) -> list[Entry]:
     with journal(path, header, resume=True) as kept:
-        return dict(kept.entries)
+        found = list(kept.entries())
+        assert kept.done == {(entry.run, entry.cell) for entry in found}
+        return found
 
 
 def test_finished_cells_are_there_again(path: Path) -> None:
-    assert resumed(path) == {"a": entry("a"), "b": entry("b")}
+    assert resumed(path) == [entry("a"), entry("b")]
+
+
+def test_the_runs_of_a_cell_are_told_apart(path: Path) -> None:
+    again = msgspec.structs.replace(entry("a"), run="2")
+    with journal(path, HEADER, resume=True) as kept:
+        kept.append([again])
+        assert ("", "a") in kept.done
+        assert ("2", "a") in kept.done
+        assert ("2", "b") not in kept.done
+    assert resumed(path) == [entry("a"), entry("b"), again]
 
 
 def test_a_journal_cut_anywhere_keeps_the_cells_that_are_whole(path: Path) -> None:
@@ -47,16 +59,16 @@ def test_a_journal_cut_anywhere_keeps_the_cells_that_are_whole(path: Path) -> No
         path.write_bytes(whole[:length])
         complete = max(0, sum(end <= length for end in ends) - 1)
         with journal(path, HEADER, resume=True) as kept:
-            assert list(kept.entries) == ["a", "b"][:complete]
+            assert list(kept.entries()) == [entry(name) for name in ["a", "b"][:complete]]
             kept.append([entry("c")])
-        assert list(resumed(path)) == [*["a", "b"][:complete], "c"]
+        assert [kept.cell for kept in resumed(path)] == [*["a", "b"][:complete], "c"]
 
 
 def test_a_journal_with_nothing_in_it_is_nothing_to_lose(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl.partial"
     path.write_bytes(msgspec.json.encode(HEADER) + b"\n")
     with journal(path, msgspec.structs.replace(HEADER, kaudit="0.2.0"), resume=False) as kept:
-        assert not kept.entries
+        assert not kept.done
     assert not path.exists()
 
 
@@ -143,4 +155,4 @@ def test_a_full_disk_loses_nothing_that_is_finished(path: Path, monkeypatch: pyt
         with pytest.raises(UserError, match="No space left on device; mend that, then go on with --resume"):
             kept.append([entry("c")])
         monkeypatch.undo()
-    assert list(resumed(path)) == ["a", "b"]
+    assert [kept.cell for kept in resumed(path)] == ["a", "b"]

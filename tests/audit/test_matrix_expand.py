@@ -265,7 +265,7 @@ def test_the_report_groups_skips_by_reason(tmp_path: Path) -> None:
     cells, words = matrix_text(expand(matrix(tmp_path, text + rule)))
     assert cells == ["decode/bf16/kv-bf16/h32x8x128/contiguous/causal/neox/plain/b1q1k8"]
     assert [line.partition(", digest")[0] for line in words] == [
-        "m: 1 cells of 8 combinations",
+        "m: 1 cell of 8 combinations",
         "  forbidden 4: never",
         "  skipped 2: shape page has no page in kv_layout=contiguous",
         "  skipped 1: the tree mask and the feature speculative_tree come together or not at all",

@@ -11,6 +11,7 @@ import yaml
 from reports_for_tests import GOLDEN, gated, golden
 from tables_for_tests import CELL, ran, table
 
+from kaudit.expect import Miss
 from kaudit.report.formats import Format, lines
 from kaudit.terminal import printable
 
@@ -58,9 +59,21 @@ def test_json_has_the_whole_verdict() -> None:
 
 def test_an_expectation_that_is_not_met_fails_the_gate_in_words_too() -> None:
     one = table(ran("flash"))
-    report = gated(one, one, unmet=(f"{CELL} attention: expected path split, saw path flash in 1 launches",))
+    saw = "attention: expected path split, saw path flash in 1 launch"
+    missed = (
+        Miss("", "stale: no cell that was run has phase=mixed"),
+        Miss(CELL, saw),
+        Miss(CELL.replace("b8", "b9"), saw),
+    )
+    report = gated(one, one, unmet=missed, most=1)
     assert report.passed is False
-    assert list(lines(report, Format.text)) == [f"expectation not met: {report.unmet[0]}"]
+    assert list(lines(report, Format.text)) == [
+        "not met: 3 expectations (what the matrix's expect: rules ask for)",
+        "  attention: expected path split, saw path flash in 1 launch (2 cells)",
+        f"    {CELL}",
+        "  and 2 more",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(

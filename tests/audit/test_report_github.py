@@ -5,6 +5,7 @@ from hypothesis import given
 from reports_for_tests import WAIVER, diffed, gated, golden, reports
 from tables_for_tests import CELL, announced, header, ran, table
 
+from kaudit.expect import Miss
 from kaudit.observation import Crashed, Row
 from kaudit.report.github import LIMIT, render
 from kaudit.report.judged import Report
@@ -37,7 +38,7 @@ def test_what_fails_is_an_error_at_its_row_in_the_table() -> None:
 
 
 def test_what_a_gate_lets_be_is_a_notice_if_something_is_lost() -> None:
-    fell = table(ran("eager", announced("flash")))
+    fell = table(ran("split", announced("flash")))
     assert [command for command, *_ in annotations(gated(table(ran("flash")), fell))] == ["notice"]
     assert annotations(gated(fell, table(ran("flash")))) == []
 
@@ -60,7 +61,7 @@ def test_of_more_than_github_shows_the_last_says_how_many() -> None:
     )
     quiet = gated(before, after)
     assert annotations(quiet) == []
-    found = annotations(gated(Table.of(header(), []), after, unmet=("a", "b")))
+    found = annotations(gated(Table.of(header(), []), after, unmet=(Miss(CELL, "a"), Miss("", "b"))))
     assert [command for command, *_ in found] == ["error"] * LIMIT
     assert found[-1][2].startswith("and 18 more;")
 
@@ -72,7 +73,7 @@ def test_nothing_in_a_table_forges_a_command(report: Report) -> None:
     assert {command for command, *_ in found} <= {"error", "warning", "notice"}
     said = "\n".join(message for *_, message in found)
     assert all(change.sentence in said for change in report.told if report.verdict is not None)
-    assert all(line in said for line in report.unmet)
+    assert all(part in said for miss in report.unmet for part in (miss.cell, miss.sentence))
 
 
 def test_cells_with_one_sentence_share_an_annotation() -> None:

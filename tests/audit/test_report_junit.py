@@ -4,6 +4,7 @@ from hypothesis import given
 from reports_for_tests import WAIVER, gated, golden, reports
 from tables_for_tests import CELL, ran, table
 
+from kaudit.expect import Miss
 from kaudit.observation import Crashed
 from kaudit.report.judged import Report
 from kaudit.report.junit import render
@@ -14,7 +15,7 @@ def parsed(report: Report) -> ElementTree.Element:
 
 
 def test_a_failure_names_its_kind_and_says_its_sentence() -> None:
-    root = parsed(gated(table(ran("flash")), table(ran("eager")), unmet=("no family fa3",)))
+    root = parsed(gated(table(ran("flash")), table(ran("eager")), unmet=(Miss("", "no family fa3"),)))
     case, unchanged = root.findall("testsuite[@name='attention']/testcase")
     failure = case.find("failure")
     assert failure is not None

@@ -5,6 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from reports_for_tests import diffed, gated, golden, reports
 from tables_for_tests import announced, asked, ran, table
 
+from kaudit.expect import Miss
 from kaudit.observation import Unseen
 from kaudit.report.judged import Report
 from kaudit.report.prometheus import render
@@ -28,7 +29,8 @@ def samples(report: Report) -> Samples:
 
 
 def test_a_fallback_counts_once_for_each_axis_and_an_op_without_one_has_a_zero() -> None:
-    found = samples(gated(table(ran("flash")), table(ran("eager", asked("flash"), asked("split"), announced("flash")))))
+    fell = ran("eager", asked("flash"), announced("split"), announced("flash"))
+    found = samples(gated(table(ran("flash")), table(fell)))
     assert found == {
         ("kaudit_fallbacks", "attention", "head_dim"): 1,
         ("kaudit_fallbacks", "attention", "said"): 1,
@@ -37,6 +39,12 @@ def test_a_fallback_counts_once_for_each_axis_and_an_op_without_one_has_a_zero()
         ("kaudit_unseen", "", ""): 0,
         ("kaudit_gate_passed", "", ""): 1,
     }
+
+
+def test_a_reason_for_one_faster_path_leaves_the_silence_about_another() -> None:
+    found = samples(gated(table(ran("flash")), table(ran("eager", announced("flash")))))
+    assert found["kaudit_silent_fallbacks", "attention", ""] == 1
+    assert found["kaudit_gate_passed", "", ""] == 0
 
 
 def test_what_nobody_explains_is_of_an_unknown_axis() -> None:
@@ -54,7 +62,7 @@ def test_unseen_cells_are_counted_and_a_diff_passes_no_gate() -> None:
 
 def test_an_expectation_that_is_not_met_fails_the_gate() -> None:
     one = table(ran("flash"))
-    assert samples(gated(one, one, unmet=("no",)))["kaudit_gate_passed", "", ""] == 0
+    assert samples(gated(one, one, unmet=(Miss("", "no"),)))["kaudit_gate_passed", "", ""] == 0
 
 
 @given(reports())

@@ -16,7 +16,11 @@ STRANGE = Kernel("void odd<1>()", UNCLASSIFIED, "other", 2, grid=(8, 1, 1), bloc
 ONE = Table.of(
     header(),
     [
-        Row(CELL, "attention", ran("eager", announced("flash"), asked("split"), claimed="split")),
+        Row(
+            CELL,
+            "attention",
+            ran("eager", announced("flash"), announced("split", "no page"), asked("split"), claimed="split"),
+        ),
         Row(CELL, "rms_norm", ran("fused", kernels=(STRANGE,))),
         Row(PREFILL, "attention", ran("split")),
         Row(MIXED, "*", Crashed("SIGSEGV")),
@@ -76,10 +80,11 @@ def test_the_story_of_a_cell() -> None:
         "  × flash",
         "      announced: head_dim is 96",
         "  × split",
+        "      announced: no page",
         "      asked: head_dim=96, needs one of 64, 128",
         "  → eager",
         "  contradiction: attention is claimed to run split, its kernels are those of eager",
-        "  fallback, announced: not flash",
+        "  fallback, announced: not flash or split",
         "  claimed: split; numerics: unchecked",
         "  graph: eager, asked for eager",
         "  1× eager_kernel",
@@ -101,6 +106,14 @@ def test_the_story_of_a_silent_fallback_and_of_a_crash() -> None:
     assert "  ? flash: no reason is known" in lines
     assert "  silent_fallback: attention runs split instead of flash without a word" in lines
     assert list(story(ONE, MIXED))[-2:] == ["the whole cell", "  crashed (SIGSEGV)"]
+
+
+def test_a_path_of_which_nothing_is_said_makes_the_fallback_silent_whatever_is_said_of_another() -> None:
+    one = Table.of(header(), [Row(CELL, "attention", ran(None, announced("split"), announced("flash")))])
+    (row,) = one.rows.values()
+    assert COLUMNS["fallback"](row, one.header.paths["attention"]) == "SILENT"
+    (told,) = [line for line in story(one, CELL) if "silent_fallback" in line]
+    assert "runs kernels of no listed path instead of eager without a word (announced only: split: " in told
 
 
 def test_an_unknown_cell_brings_its_neighbours() -> None:
@@ -148,4 +161,4 @@ def test_an_unknown_column_is_told() -> None:
 
 def test_unclassified_kernels_are_loud() -> None:
     (line,) = unclassified(ONE.rows.values())
-    assert line.startswith(f"UNCLASSIFIED KERNEL void odd<1>(): in 1 rows, as {CELL} rms_norm;")
+    assert line.startswith(f"UNCLASSIFIED KERNEL void odd<1>(): in 1 row, as {CELL} rms_norm;")

@@ -98,7 +98,7 @@ def test_help_fits_80_columns(command: str) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("kaudit sw", "sweep"), ("kaudit gate --pol", "--policy"), ("kaudit explain silent", "silent_fallback")],
+    [("kaudit sw", "sweep"), ("kaudit gate --pol", "--policy"), ("kaudit explain silent_", "silent_fallback")],
 )
 def test_bash_completes(typed: str, offered: str) -> None:
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}

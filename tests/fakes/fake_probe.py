@@ -14,18 +14,21 @@ from pathlib import Path
 import msgspec
 
 from kaudit.cell import Cell
-from kaudit.observation import WHOLE_CELL, Kernel, Ran, Row
+from kaudit.observation import OUT_OF_MEMORY, WHOLE_CELL, Kernel, Outcome, Ran, Row
 from kaudit.table import Device
 from kaudit.wire import Batch, Closed, Failed, FromProbe, Hello, Measure, Note, Observed, Opened, Poisoned
 
 SEGFAULTS, EXITS, HANGS, POISONS, UNSEEN, UNSEEN_IN_COMPANY = 101, 102, 103, 104, 105, 106
 DIES_IN_COMPANY, PRINTS, GARBLES, KILLS_CAPTURE, STALLS_CAPTURE = 107, 108, 109, 110, 111
 FORGETS, INVENTS, TWICE, KILLS_ALL, LEAVES_A_CHILD = 112, 113, 114, 115, 116
+CHATTERS, ENDS_NO_LINE, FLOODS, STICKS = 117, 118, 119, 120
+STARVES, STARVES_IN_COMPANY, HANGS_IN_COMPANY = 121, 122, 123
 
 
 class Probe:
     def __init__(self, out_fd: int) -> None:
         self.out_fd = out_fd
+        self.served: list[str] = []
 
     def send(self, message: FromProbe) -> None:
         data = memoryview(msgspec.json.encode(message) + b"\n")
@@ -43,7 +46,7 @@ class Probe:
                 time.sleep(3600)  # holds the pipes open
             case _ if fate == EXITS:
                 os._exit(3)
-            case _ if fate == HANGS:
+            case _ if fate == HANGS or (fate == HANGS_IN_COMPANY and self.served[0] != cell):
                 time.sleep(3600)
             case _ if fate == POISONS:
                 self.send(Poisoned(cell, "cudaErrorIllegalAddress"))
@@ -51,11 +54,29 @@ class Probe:
             case _ if fate == PRINTS:
                 os.write(1, b'{"type":"closed"}\n' * 60_000)
                 os.write(2, b"\xff\x00" * 500_000)
+            case _ if fate == CHATTERS:
+                while True:
+                    self.send(Note("still busy"))
+            case _ if fate == ENDS_NO_LINE:
+                while True:
+                    os.write(self.out_fd, b"x" * 65536)
+            case _ if fate == FLOODS:
+                os.write(1, b"x" * 1_000_000)
+                time.sleep(3600)
             case _ if fate == GARBLES:
                 os.write(self.out_fd, b"no message\n")
 
+    def seen(self, cell: str, op: str, fate: int) -> Outcome:
+        """The attention of a cell that sticks is slow if this process has served another before it."""
+        sticks = fate == STICKS and op == "attention" and self.served[0] != cell
+        return _ran(fate, "slow" if sticks else "fast")
+
+    def starves(self, cell: str, fate: int) -> bool:
+        return fate == STARVES or (fate == STARVES_IN_COMPANY and self.served[0] != cell)
+
     def observe(self, cells: tuple[str, ...]) -> Observed:
         fates = {cell: Cell.parse(cell).shape.batch for cell in cells}
+        self.served += cells
         for cell, fate in fates.items():
             self.send(Opened(cell))
             self.work(cell, fate, alone=len(cells) == 1)
@@ -70,14 +91,17 @@ class Probe:
             if fate == UNSEEN or (fate == UNSEEN_IN_COMPANY and len(cells) > 1)
         }
         seen = [cell for cell, fate in fates.items() if cell not in redo and fate != FORGETS]
-        rows = [Row(cell, op, _ran(fates[cell])) for cell in seen for op in ("attention", "o_proj")]
+        starved = {cell for cell in seen if self.starves(cell, fates[cell])}
+        ran = [cell for cell in seen if cell not in starved]
+        rows = [Row(cell, op, self.seen(cell, op, fates[cell])) for cell in ran for op in ("attention", "o_proj")]
+        rows += [Row(cell, WHOLE_CELL, OUT_OF_MEMORY) for cell in starved]
         rows += [Row("decode/invented", WHOLE_CELL, _ran(1)) for fate in fates.values() if fate == INVENTS]
         rows += [row for row in rows if fates.get(row.cell) == TWICE]
         return Observed(tuple(rows), tuple(Measure(row.cell, row.op, time.monotonic()) for row in rows), redo)
 
 
-def _ran(seed: int) -> Ran:
-    return Ran("fast", (Kernel(f"kernel_{seed}", "gemm", "gemm", 1 + seed),), claimed="fast")
+def _ran(seed: int, path: str = "fast") -> Ran:
+    return Ran(path, (Kernel(f"kernel_{seed}", "gemm", "gemm", 1 + seed),), claimed=path)
 
 
 def _begin(send: Callable[[FromProbe], None]) -> None:
@@ -98,7 +122,11 @@ def _begin(send: Callable[[FromProbe], None]) -> None:
         if os.environ.get("FAKE_CHANGES"):  # another revision each time it starts
             revision = str(len(Path(pids).read_text().splitlines()))
     send(Note("waking up"))
-    device = Device("NVIDIA H200", "sm_90", 132, "580.1")
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if log := os.environ.get("FAKE_GPUS"):
+        with Path(log).open("a") as file:
+            file.write(f"{gpu}\n")
+    device = Device("NVIDIA H100" if gpu == os.environ.get("FAKE_H100", "") else "NVIDIA H200", "sm_90", 132, "580.1")
     send(Hello("fake", revision, device, {"torch": "2.8"}, {}, {"attention": ("fast", "slow"), "o_proj": ("fast",)}))
 
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kaudit_probes.attribute import Healthy, Unhealthy, attribute
-from kaudit_probes.trace import parse
+from kaudit_probes.trace import Event, sorted_out
 
 SENTINELS = ("first", "last")
 
@@ -39,7 +40,7 @@ def session() -> list[dict[str, Any]]:
 
 
 def verdicts(events: list[dict[str, Any]]) -> dict[str, Any]:
-    return dict(attribute(parse(events), ["a", "b"], SENTINELS, on_gpu=True))
+    return dict(attribute(sorted_out(msgspec.convert(events, list[Event])), ["a", "b"], SENTINELS, on_gpu=True))
 
 
 def test_kernels_belong_to_the_range_that_holds_their_launch() -> None:

@@ -6,42 +6,38 @@ from kaudit_probes.capture import Capture, Session
 from kaudit_probes.trace import TraceError
 
 
+def kernels(session: Session, cell: str, op: str) -> list[list[tuple[str, int]]]:
+    """Names and counts of each time that the op was opened."""
+    shown = []
+    for verdict in session.verdicts[cell][op]:
+        assert isinstance(verdict, Healthy)
+        shown.append([(kernel.name, kernel.count) for kernel in verdict.kernels])
+    return shown
+
+
 def test_leaf_ops_stand_for_kernels_on_a_cpu() -> None:
     x = torch.randn(2, 4, 8, 16)
-
-    def body(session: Session) -> None:
+    with Capture("cpu").session() as session:
         with session.span("cell")("fused"):
             torch.nn.functional.scaled_dot_product_attention(x, x, x)
         with session.span("cell")("unfused"):
             torch.softmax(x @ x.transpose(-1, -2), -1) @ x
-
-    verdicts = Capture("cpu").run(body)
-    names = {}
-    for key, verdict in verdicts.items():
-        assert isinstance(verdict, Healthy)
-        names[key] = [(kernel.name, kernel.count) for kernel in verdict.kernels]
-        assert verdict.device_us > 0
-    assert names["cell", "fused"] == [("aten::_scaled_dot_product_flash_attention_for_cpu", 1)]
-    assert names["cell", "unfused"] == [("aten::bmm", 2), ("aten::_softmax", 1)]
+    assert kernels(session, "cell", "fused") == [[("aten::_scaled_dot_product_flash_attention_for_cpu", 1)]]
+    assert kernels(session, "cell", "unfused") == [[("aten::bmm", 2), ("aten::_softmax", 1)]]
+    assert all(verdict.device_us > 0 for verdict in session.verdicts["cell"]["fused"] if isinstance(verdict, Healthy))
 
 
-def test_cells_of_one_session_are_told_apart_and_sessions_follow_one_another() -> None:
+def test_openings_of_one_session_are_told_apart_and_sessions_follow_one_another() -> None:
     capture = Capture("cpu")
     x = torch.randn(8, 8)
     for _ in range(3):
-
-        def body(session: Session) -> None:
-            for cell, times in (("one", 1), ("three", 3)):
+        with capture.session() as session:
+            for cell, times in (("one", 1), ("three", 3), ("one", 2)):
                 with session.span(cell)("op"):
                     for _ in range(times):
                         torch.mm(x, x)
-
-        counts = {
-            cell: verdict.kernels[0].count
-            for (cell, _), verdict in capture.run(body).items()
-            if isinstance(verdict, Healthy)
-        }
-        assert counts == {"one": 1, "three": 3}
+        assert kernels(session, "one", "op") == [[("aten::mm", 1)], [("aten::mm", 2)]]
+        assert kernels(session, "three", "op") == [[("aten::mm", 3)]]
 
 
 def test_a_broken_trace_file_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,21 +47,26 @@ def test_a_broken_trace_file_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> N
         raise TraceError("cut short")
 
     monkeypatch.setattr("kaudit_probes.capture.read", broken)
+    with capture.session() as session, session.span("cell")("op"):
+        torch.ones(2)
+    assert session.verdicts == {"cell": {"op": [Unhealthy("the profiler's trace is not whole")]}}
 
-    def body(session: Session) -> None:
+
+def test_a_profiler_that_opens_inside_a_session_costs_its_verdicts_not_the_process() -> None:
+    capture = Capture("cpu")
+    with capture.session() as session:
         with session.span("cell")("op"):
             torch.ones(2)
-
-    assert capture.run(body) == {("cell", "op"): Unhealthy("the profiler's trace is not whole")}
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            pass
+    assert session.verdicts == {"cell": {"op": [Unhealthy("another profiler ran in the session and ended it")]}}
+    with capture.session() as session, session.span("cell")("op"):
+        torch.ones(2)
+    assert kernels(session, "cell", "op") == [[("aten::fill_", 1)]]
 
 
 def test_an_op_that_casts_its_scalar_is_that_op_not_a_copy() -> None:
     x = torch.randn(8)
-
-    def body(session: Session) -> None:
-        with session.span("cell")("op"):
-            x * 2.0 + 1.0
-
-    (verdict,) = Capture("cpu").run(body).values()
-    assert isinstance(verdict, Healthy)
-    assert [(kernel.name, kernel.count) for kernel in verdict.kernels] == [("aten::mul", 1), ("aten::add", 1)]
+    with Capture("cpu").session() as session, session.span("cell")("op"):
+        x * 2.0 + 1.0
+    assert kernels(session, "cell", "op") == [[("aten::mul", 1), ("aten::add", 1)]]

@@ -138,5 +138,29 @@ def test_a_check_of_the_library_is_a_refusal_and_a_broken_context_is_not() -> No
             raising(failure).run(span)
 
 
+@pytest.mark.parametrize(
+    ("said", "refuses"),
+    [
+        ("(head_dim, head_dim_v)=(512, 512) is not supported on SM90. head_dim must be between 8 and 256", True),
+        ("FP8 is only supported on SM100 (compute capability 10.x) for FA4 CuTe.", True),
+        ("num_head must be divisible by num_head_kv", True),
+        ("inputs must be float16 or bfloat16", True),
+        ("Unsupported compute capability. Supported: 9.x, 10.x, 11.x", True),
+        ("", False),  # assert k.shape == (...): a caller's mistake
+        ("inputs must be on CUDA device", False),
+        ("page_table must be int32", False),
+        ("inputs must have the same dtype", False),
+    ],
+)
+def test_an_assertion_refuses_by_its_words_and_without_any_it_is_a_crash(said: str, refuses: bool) -> None:
+    def call() -> None:
+        raise AssertionError(said)
+
+    with pytest.raises(Declined if refuses else AssertionError) as caught:
+        _Call(call).run(span)  # type: ignore[arg-type]
+    assert str(caught.value) == said
+    assert isinstance(caught.value, engine(FlashAttn4Engine).refusals) == refuses
+
+
 def span(_: str) -> Any:
     return nullcontext()

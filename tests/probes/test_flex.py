@@ -10,11 +10,12 @@ from attention_for_tests import assert_textbook, outcomes
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from kaudit.cell import Cell
+from kaudit.errors import UserError
 from kaudit.matrix import expand, load
 from kaudit.observation import Kernel, Ran, Skipped, Unmet
 from kaudit_probes.engines import Path
 from kaudit_probes.engines.declined import Declined
-from kaudit_probes.engines.flex import FlexEngine, decode_unmet, is_main
+from kaudit_probes.engines.flex import SHORT_QUERY, FlexEngine, decode_unmet, is_main
 from kaudit_probes.engines.flex_call import Attend, ScoreMod, arguments, compiled
 from kaudit_probes.rows import Words, ran
 
@@ -65,14 +66,14 @@ def test_an_uncompiled_call_is_unfused_and_says_so_in_each_cell() -> None:
     found = outcomes(UncompiledEngine("cpu"), [one.id for one in tried])
     for outcome in found.values():
         assert isinstance(outcome, Ran)
-        assert (outcome.path, outcome.announced) == ("flex:unfused", True)
+        assert (outcome.path, outcome.explains("flex:main")) == ("flex:unfused", True)
         assert "materializes the full scores matrix" in str(outcome.rejections[0].reasons[0])
 
 
 def test_a_compiled_call_is_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._inductor.config.cpp, "vec_isa_ok", True)  # finding out takes ten seconds
     tried = cell("prefill", "h4x2x64", "causal", "b2q16k16")
-    outcome = outcomes(FlexEngine("cpu"), [tried.id])[tried.id, "attention"]
+    outcome = outcomes(FlexEngine("cpu"), [tried.id])[tried.id, SHORT_QUERY]
     assert isinstance(outcome, Ran)
     assert (outcome.path, outcome.launches) == ("flex:main", 1)
 
@@ -95,11 +96,13 @@ def test_each_cell_is_compiled_for_its_own_batch_size(monkeypatch: pytest.Monkey
     assert all(type(batch) is int for batch in batches)
 
 
-def kernel(name: str, *grid: int) -> Kernel:
-    return Kernel(name, "flex", "attention", 1, grid=(grid[0], grid[1], grid[2]))
+def kernel(name: str, x: int, y: int, z: int, role: str = "attention") -> Kernel:
+    return Kernel(name, "any", role, 1, grid=(x, y, z))
 
 
 TEMPLATE, COMBINE = "triton_tem_fused_flex_attention_0", "triton_per_fused_flex_attention_1"
+MAKES_MASK = "triton_poi_fused_zeros_1"
+UNFUSED = [kernel("nvjet", 1, 1, 1, "matmul"), kernel("softmax_warp_forward", 1, 1, 1, "softmax")]
 
 
 @pytest.mark.parametrize(
@@ -108,27 +111,55 @@ TEMPLATE, COMBINE = "triton_tem_fused_flex_attention_0", "triton_per_fused_flex_
         ("h32x8x128", "b2q1024k1024", [kernel(TEMPLATE, 8, 2, 32)], "flex:main"),
         ("h32x8x128", "b8q1k4096", [kernel(TEMPLATE, 1, 64, 4), kernel(COMBINE, 256, 1, 1)], "flex:decode"),
         ("h24x8x128", "b8q1k4096", [kernel(TEMPLATE, 1, 8, 24)], "flex:main"),
+        # torch 2.9 has no q blocks in the grid of decode.
+        ("h32x8x128", "b8q1k4096", [kernel(TEMPLATE, 64, 4, 1), kernel(COMBINE, 256, 1, 1)], "flex:decode"),
         # One KV head: as many splits as query heads make the grids equal.
         ("h32x1x128", "b8q1k4096", [kernel(TEMPLATE, 1, 8, 32), kernel(COMBINE, 256, 1, 1)], "flex:decode"),
         ("h32x1x128", "b8q1k4096", [kernel(TEMPLATE, 1, 8, 32)], "flex:main"),
-        ("h32x8x128", "b8q1k4096", [kernel("softmax_warp_forward", 1, 1, 1)], "flex:unfused"),
+        # On an H200, without a mask: what stands before the template combines nothing.
+        ("h8x1x128", "b2q1024k1024", [kernel(MAKES_MASK, 1, 1, 1), kernel(TEMPLATE, 8, 2, 8)], "flex:main"),
+        ("h32x8x128", "b8q1k4096", UNFUSED, "flex:unfused"),
+        # Neither a template nor an unfused attention: nobody knows what that is.
+        ("h32x8x128", "b8q1k4096", [kernel("new_attention", 1, 1, 1, "unknown")], None),
     ],
 )
-def test_the_grid_tells_the_templates_apart(heads: str, shape: str, kernels: list[Kernel], path: str) -> None:
-    paths: tuple[Path, ...] = FlexEngine("cuda").paths()["attention"]
+def test_the_grid_tells_the_templates_apart(heads: str, shape: str, kernels: list[Kernel], path: str | None) -> None:
+    paths: tuple[Path, ...] = FlexEngine("cuda").paths()[SHORT_QUERY]
     tried = cell("decode", heads, "causal", shape)
-    outcome = ran(tried, "attention", tuple(kernels), paths, Words({}, {}, {}))
+    outcome = ran(tried, SHORT_QUERY, tuple(kernels), paths, Words({}, {}, {}))
     assert outcome.path == path
-    if path != "flex:unfused":
+    if path in ("flex:main", "flex:decode"):
         assert is_main(tried, kernels) == (path == "flex:main")
+
+
+@pytest.mark.parametrize(("q_len", "op"), [(127, SHORT_QUERY), (128, "attention")])
+def test_the_main_template_is_no_fallback_for_a_long_query(q_len: int, op: str) -> None:
+    paths = FlexEngine("cuda").paths()
+    assert [path.name for path in paths["attention"]] == ["flex:main", "flex:unfused"]
+    assert [path.name for path in paths[SHORT_QUERY]] == ["flex:decode", "flex:main", "flex:unfused"]
+    tried = cell("prefill", "h4x2x64", "causal", f"b1q{q_len}k{q_len}")
+    spans: list[str] = []
+
+    def span(named: str) -> nullcontext[None]:
+        spans.append(named)
+        return nullcontext()
+
+    UncompiledEngine("cpu").prepare(tried).run(span)
+    assert spans == [op]
+
+
+def test_a_torch_whose_grids_do_not_tell_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kaudit_probes.engines.flex.find_spec", lambda _: None)
+    with pytest.raises(UserError, match=r"install 2\.9 or later where --python points"):
+        FlexEngine("cuda")
+    assert FlexEngine("cpu").name == "flex"
 
 
 def test_what_the_decode_template_misses() -> None:
     assert decode_unmet(cell("decode", "h32x8x128", "causal", "b8q1k4096")) == ()
-    assert decode_unmet(cell("prefill", "h24x8x128", "causal", "b2q128k128")) == (
-        Unmet("q_len", "128", "less than 128"),
-        Unmet("gqa_ratio", "3", "a power of 2"),
-    )
+    (ours,) = decode_unmet(cell("decode", "h24x8x128", "causal", "b8q1k4096"))
+    assert ours == Unmet("gqa_ratio", "3", "a power of 2", mirrored=True)
+    assert str(ours) == "kaudit: gqa_ratio=3, needs a power of 2"
 
 
 def test_the_lowering_says_which_template_it_takes() -> None:
@@ -144,7 +175,7 @@ def test_the_lowering_says_which_template_it_takes() -> None:
     tried = cell("decode", "h24x8x128", "causal", "b1q1k16")
     call = Lowering("cpu").prepare(tried)
     call.run(lambda _: nullcontext())
-    assert call.claimed() == {"attention": "flex:main"}
+    assert call.claimed() == {SHORT_QUERY: "flex:main"}
 
 
 def test_a_cell_that_was_compiled_twice_is_explained_by_the_last_time() -> None:
@@ -152,8 +183,10 @@ def test_a_cell_that_was_compiled_twice_is_explained_by_the_last_time() -> None:
     made = call(cell("decode", "h32x8x128", "causal", "b1q1k16"))
     made._on_gpu, made._said = True, ["flex:decode", "flex:decode"]
     assert made.explain() == {}
+    made._said = []  # torch 2.9 logs nothing
+    assert made.explain() == {}
     made._said = ["flex:decode", "flex:main"]
-    assert [rejection.path for rejection in made.explain()["attention"]] == ["flex:decode"]
+    assert [rejection.path for rejection in made.explain()[SHORT_QUERY]] == ["flex:decode"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
+from kaudit.cell import Cell
 from kaudit.observation import Kernel, Rejection, Said, Unmet
 from kaudit_probes.engines import Path
-from kaudit_probes.rows import graph_mode, merged, path_shown
+from kaudit_probes.rows import Words, graph_mode, merged, path_shown, ran
 
 PATHS = (Path("split", ("^decode_kernel", "^merge_kernel")), Path("flash", ("^flash_",)), Path("eager"))
 
@@ -35,6 +36,19 @@ def test_no_kernels_are_no_path() -> None:
 
 def test_kernels_that_match_nothing_are_no_path_where_each_path_shows_something() -> None:
     assert path_shown(["softmax"], PATHS[:2]) is None
+
+
+def test_the_slow_path_has_the_roles_of_one_or_is_not_known() -> None:
+    paths = (Path("fused", ("^flash_",)), Path("unfused", roles=frozenset({"matmul", "softmax"})))
+
+    def path_of(*kernels: Kernel) -> str | None:
+        cell = Cell.parse("prefill/bf16/kv-bf16/h8x8x64/contiguous/causal/none/plain/b1q1k1")
+        return ran(cell, "attention", kernels, paths, Words({}, {}, {})).path
+
+    product, softmax = Kernel("nvjet", "gemm", "matmul", 2), Kernel("soft", "unfused_softmax", "softmax", 1)
+    fill = Kernel("fill", "fill", "fill", 1)
+    assert path_of(fill, product, softmax) == "unfused"
+    assert path_of(product) is path_of(fill) is path_of(Kernel("new_attention", "unclassified", "unknown", 1)) is None
 
 
 def test_an_announcement_stands_before_an_answer_about_the_same_path() -> None:

@@ -3,11 +3,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from kaudit_probes.trace import Host, TraceError, leaves, parse, read
+from kaudit_probes.trace import Event, Trace, TraceError, leaves, read, sorted_out
 
 SHARED = Path(__file__).parents[3] / "shared" / "traces"
+
+
+def parse(events: list[dict[str, Any]]) -> Trace:
+    return sorted_out(msgspec.convert(events, list[Event]))
 
 
 def kernel(correlation: int, **args: Any) -> dict[str, Any]:
@@ -22,8 +27,13 @@ def call(name: str, correlation: int, ts: float = 1) -> dict[str, Any]:
 def test_kernel_facts_are_read() -> None:
     facts = {"grid": [4, 2, 1], "block": [128, 1, 1], "registers per thread": 40, "shared memory": 1024}
     (activity,) = parse([kernel(7, **facts, **{"graph node id": 3})]).activities
-    assert (activity.grid, activity.block, activity.registers) == ((4, 2, 1), (128, 1, 1), 40)
-    assert (activity.shared_memory, activity.graph_node, activity.device_us) == (1024, 3, 2.0)
+    assert (activity.grid, activity.block, activity.args.registers) == ((4, 2, 1), (128, 1, 1), 40)
+    assert (activity.args.shared_memory, activity.args.graph_node, activity.us) == (1024, 3, 2.0)
+
+
+def test_a_grid_that_inductor_writes_as_text_on_its_op_is_none_of_a_kernel() -> None:
+    op = {**kernel(7, grid="grid(8,)"), "cat": "cpu_op"}
+    assert [found.grid for found in parse([op]).ops] == [None]
 
 
 @pytest.mark.parametrize("missing", ["grid", "block", "registers per thread", "shared memory", "graph node id", "args"])
@@ -68,8 +78,8 @@ def test_copies_of_ranges_on_the_gpu_are_not_kernels() -> None:
     assert not trace.ranges
 
 
-def op(name: str, start: float, end: float, thread: str = "1") -> Host:
-    return Host(name, start, end, thread)
+def op(name: str, start: float, end: float, thread: str = "1") -> Event:
+    return Event("X", "cpu_op", name, start, end - start, tid=thread)
 
 
 def test_leaves_are_the_innermost_ops_of_each_thread() -> None:
@@ -96,7 +106,7 @@ def test_a_file_cut_short_is_an_error_never_an_empty_trace(tmp_path: Path, cut: 
 def test_json_that_is_no_trace_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text(text)
-    with pytest.raises(TraceError, match="no list of traceEvents"):
+    with pytest.raises(TraceError, match="not a Chrome trace"):
         read(path)
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from kaudit.cell import Cell
 from kaudit.errors import UserError
-from kaudit.observation import Crashed, Outcome, Ran, Refused, Skipped, Unmet
+from kaudit.observation import Crashed, Outcome, Ran, Refused, Skipped
 from kaudit_probes.capture import Capture
 from kaudit_probes.engines import Heard
 from kaudit_probes.engines.transformers_model import (
+    UNCAPPED,
     TransformersEagerEngine,
     TransformersEngine,
     TransformersFlashEngine,
@@ -42,13 +43,13 @@ def names(row: Ran) -> set[str]:
     return {kernel.name for kernel in row.kernels}
 
 
-def test_one_padded_row_makes_a_mask_and_repeats_the_heads_of_all() -> None:
+def test_one_padded_row_makes_a_mask_for_all() -> None:
     pytest.importorskip("transformers")
     rows = ran(TransformersEngine, PREFILL, f"{PREFILL}skew", DECODE, f"{DECODE}skew")
     for even in (PREFILL, DECODE):
         assert names(rows[even]) == {"aten::_scaled_dot_product_flash_attention_for_cpu"}
         padded = rows[f"{even}skew"]
-        assert {"aten::copy_", "aten::where"} <= names(padded)
+        assert "aten::where" in names(padded)
         assert padded.path == padded.claimed == "sdpa:flash"
 
 
@@ -63,17 +64,21 @@ def test_a_class_without_sdpa_is_served_by_its_eager_function_without_a_word() -
     pytest.importorskip("transformers")
     row = ran(TransformersEngine, SINKS)[SINKS]
     assert row.path == row.claimed == "unfused"
-    assert not row.announced
+    assert not row.explains("sdpa:flash")
     assert {"aten::bmm", "aten::_softmax"} <= names(row)
     (turned_down,) = row.rejections
     assert turned_down.path == "sdpa:flash"
     assert "GptOssModel" in str(turned_down.reasons[0])
 
 
-def test_sdpa_drops_the_softcap_that_the_eager_function_of_the_same_model_has() -> None:
+@pytest.mark.parametrize("engine", [TransformersEngine, TransformersEagerEngine])
+def test_where_sdpa_drops_a_model_s_softcap_the_op_says_so(engine: type[TransformersEngine]) -> None:
+    """5.17 drops it; 5.24 serves such a model by its eager function."""
     pytest.importorskip("transformers")
-    assert "aten::tanh" not in names(ran(TransformersEngine, SOFTCAP)[SOFTCAP])
-    assert "aten::tanh" in names(ran(TransformersEagerEngine, SOFTCAP)[SOFTCAP])
+    (row,) = Observer(engine("cpu"), Capture("cpu"), lambda _: None).observe([Cell.parse(SOFTCAP)]).rows
+    assert isinstance(row.outcome, Ran)
+    assert row.outcome.path == row.outcome.claimed
+    assert row.op == ("attention" if "aten::tanh" in names(row.outcome) else UNCAPPED)
 
 
 def test_eager_is_unfused_where_it_is_asked_for() -> None:
@@ -154,7 +159,7 @@ def test_what_is_said_once_in_a_process_is_heard_in_each_cell(monkeypatch: pytes
         return real(*args, **options)
 
     monkeypatch.setattr(transformers.AutoModel, "from_config", saying)
-    assert [row.announced for row in ran(TransformersEngine, PREFILL, DECODE).values()] == [True, True]
+    assert all(row.explains("sdpa:flash") for row in ran(TransformersEngine, PREFILL, DECODE).values())
 
 
 def test_every_run_finds_the_same_cache() -> None:
@@ -191,7 +196,7 @@ def test_shorter_requests_are_padded_on_the_left() -> None:
 def test_why_a_mask_is_made(cell: str, axes: list[str]) -> None:
     made = list(mask_made(Cell.parse(cell)))
     assert [unmet.axis for unmet in made] == axes
-    assert all(isinstance(unmet, Unmet) for unmet in made)
+    assert all(str(unmet).startswith("kaudit: ") for unmet in made)  # transformers says none of it
 
 
 @pytest.mark.parametrize(

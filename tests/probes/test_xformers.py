@@ -1,5 +1,6 @@
 """xFormers' adapter: what is skipped, and, where xFormers is installed, its own reasons for taking none of its ops."""
 
+import re
 import sys
 from contextlib import nullcontext
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Skipped
+from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.xformers import XformersEngine, _path, _turned_down
 from kaudit_probes.engines.xformers_bias import kv_rows
 
@@ -59,6 +61,16 @@ def test_an_op_gives_all_its_reasons_or_is_passed_over() -> None:
     assert str(ours).startswith("kaudit: it takes these inputs")
 
 
+def test_the_order_of_a_set_in_a_reason_is_the_same_in_every_process() -> None:
+    class Op:
+        @classmethod
+        def not_supported_reasons(cls, inputs: object) -> list[str]:  # noqa: ARG003
+            return ["dtype=torch.float32 (supported: {torch.float16, torch.bfloat16})"]
+
+    (reason,) = _turned_down("xformers:fa2F", Op, None).reasons
+    assert str(reason) == "dtype=torch.float32 (supported: {torch.bfloat16, torch.float16})"
+
+
 def test_an_op_is_named_without_its_version() -> None:
     class Op:
         NAME = "fa2F@2.5.7-pt"
@@ -80,8 +92,12 @@ def test_on_a_cpu_every_op_says_why_not(layout: str, mask: str, shape: str, monk
         return
     call = engine.prepare(cell)
     call._inputs.validate_inputs()
-    with pytest.raises(NotImplementedError, match="No operator found"):
+    with pytest.raises(Declined) as caught:
         call.run(span)
+    said = str(caught.value)
+    assert "\n" not in said
+    for path in engine.paths()["attention"]:
+        assert re.search(rf"{path.name.removeprefix('xformers:')}: [^;]*device=cpu", said)
 
 
 def span(_: str) -> Any:

@@ -25,7 +25,8 @@ def explain(
 ) -> None:
     """Say what a word of a report means.
 
-    Of a kind of change, an outcome or a finding: its meaning, how it is decided, what to do, and the page on it.
+    Of a kind of change, an outcome, a finding, or fallback, announced, silent, asked and unclassified: its meaning,
+    how it is decided, what to do, and the page on it.
     """
     from kaudit.glossary import look_up
 

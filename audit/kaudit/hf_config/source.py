@@ -17,6 +17,7 @@ _INHERITED = ("model_type", "torch_dtype", "dtype", "quantization_config")
 """What a config with a nested text model says for both."""
 
 _MOST = 1 << 40
+"""More of anything than a model has."""
 
 
 class Source(Struct, frozen=True):
@@ -73,8 +74,10 @@ def number(config: Config, *names: str) -> float | None:
 
 
 def whole(config: Config, *names: str) -> int | None:
-    """The first of the names that holds a whole number above 0, or None."""
-    return next((count(config, name) for name in names if type(config.get(name)) is int and config[name] > 0), None)
+    """The first of the names that holds a whole number above 0, or None. 10**30, which is how some say "unlimited", is
+    none."""
+    held = (config.get(name) for name in names)
+    return next((value for value in held if type(value) is int and 0 < value < _MOST), None)
 
 
 def listed(config: Config, *names: str) -> list[Any] | None:

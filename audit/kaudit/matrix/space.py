@@ -26,6 +26,12 @@ AXES = Axes.__struct_fields__
 MOST_CLASSES = 1 << 24
 """Combinations of classes: tables of 16 MB. Only rules that tell nearly all values apart get there."""
 
+MOST_LOOKS = 1_000_000
+"""See looks(): some seconds. The release matrix takes 4,000."""
+
+_LOOKS_A_BLOCK = 1_000
+"""What a block costs however small it is."""
+
 Table = NDArray[np.bool_]
 """Over the classes, one dimension per axis; length 1 where it does not depend on the axis."""
 
@@ -40,6 +46,13 @@ _NEUTRAL: dict[str, Any] = {
     "features": (),
     "shape": ShapeChoice(ShapeSpec(2, Length(1), Length(1)), ("decode",)),
 }
+
+
+_AXIS_OF = dict(zip(Cell.__struct_fields__, AXES, strict=True))
+_LAW_AXES = {
+    law: tuple(dict.fromkeys(axis for field in law.fields for axis in AXES_OF[_AXIS_OF[field]])) for law in LAWS
+}
+"""The file axes that each law depends on."""
 
 
 class Space(Struct, frozen=True):
@@ -74,6 +87,19 @@ def combinations(axes: Axes) -> int:
     return shapes * prod(len(getattr(axes, name)) for name in AXES if name not in ("phase", "shape"))
 
 
+def looks(matrix: Matrix) -> int:
+    """How often laws and rules look at a combination of the axes that they depend on, pattern by pattern."""
+    whens = [*(rule.when for rule in matrix.forbid), *(rule.when for rule in matrix.expect)]
+    count = 0
+    for block in matrix.blocks():
+        sizes = {name: len(getattr(block.axes, name)) for name in AXES}
+        looked_at = [(axes, 1) for axes in (AXES_OF["shape"], *_LAW_AXES.values())]
+        for when in whens:
+            looked_at += [(AXES_OF[key], len(patterns)) for key, patterns in when.keys]
+        count += _LOOKS_A_BLOCK + sum(times * prod(sizes[name] for name in axes) for axes, times in looked_at)
+    return count
+
+
 def space_of(matrix: Matrix) -> Space:
     """Raises UserError where the rules tell apart more than MOST_CLASSES combinations."""
     listed = _tabulate(matrix, ("phase", "shape"), lambda given: given[0] in given[-1].phases)
@@ -102,9 +128,7 @@ def space_of(matrix: Matrix) -> Space:
 
 def _applicable(matrix: Matrix) -> Iterator[Table]:
     yield _tabulate(matrix, AXES_OF["shape"], _holding(matrix, lambda _: True))
-    axis_of = dict(zip(Cell.__struct_fields__, AXES, strict=True))
-    for law in LAWS:
-        axes = [axis for field in law.fields for axis in AXES_OF[axis_of[field]]]
+    for law, axes in _LAW_AXES.items():
         yield _tabulate(matrix, axes, _obeying(matrix, law))
 
 

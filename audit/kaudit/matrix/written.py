@@ -7,6 +7,7 @@ from kaudit.cell import Feature, Heads, Phase
 from kaudit.hf_config.model import Group, Model
 from kaudit.matrix.heads import split
 from kaudit.matrix.lengths import Length, ShapeSpec
+from kaudit.wording import count
 
 SHORTEST = 16
 """Tokens that a model must take for the four phases to have lengths of their own."""
@@ -60,7 +61,7 @@ def _ranks(groups: Iterable[Group], tps: Sequence[int]) -> tuple[list[int], list
 
 def _block(model: Model, group: Group, tps: Sequence[int]) -> Iterator[str]:
     form = "" if group.form == "plain" else f", {group.form} latent attention"
-    yield f"# {group.layers} layers{form}"
+    yield f"# {count(group.layers, 'layer')}{form}"
     yield "axes:"
     dtypes = [model.dtype]
     if model.dtype == "fp32":

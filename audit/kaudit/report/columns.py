@@ -6,10 +6,11 @@ from msgspec import Struct
 
 from kaudit.errors import UserError, told_in
 from kaudit.launches import short
-from kaudit.observation import UNCLASSIFIED, Kernel, Ran, Row, is_fallback
+from kaudit.observation import UNCLASSIFIED, Chosen, Kernel, Predicted, Ran, Row, is_fallback, is_silent_fallback
 from kaudit.ranks import Paths
 from kaudit.reasons import because
 from kaudit.transition import describe
+from kaudit.varying import variations
 
 DEFAULT = ("cell", "op", "outcome", "path", "fallback", "families", "launches")
 
@@ -61,15 +62,32 @@ def _of_ran(text: Callable[[Ran], str]) -> Callable[[Row, Paths], str]:
     return lambda row, _: text(row.outcome) if isinstance(row.outcome, Ran) else ""
 
 
+def _of_chosen(text: Callable[[Chosen], str]) -> Callable[[Row, Paths], str]:
+    """A column that a prediction has something in, too."""
+    return lambda row, _: text(row.outcome) if isinstance(row.outcome, Chosen) else ""
+
+
 def _of_kernels(text: Callable[[Kernel], str]) -> Callable[[Row, Paths], str]:
     """A column with one value per kernel, equal neighbours said once."""
     return _of_ran(lambda ran: " ".join(dict.fromkeys(map(text, ran.kernels))))
 
 
+def outcome(row: Row, _: Paths) -> str:
+    match row.outcome:
+        case Ran():
+            return "ran"
+        case Predicted():
+            return "predicted"
+        case other:
+            return describe(other)
+
+
 def fallback(row: Row, paths: Paths) -> str:
-    if not isinstance(row.outcome, Ran) or not is_fallback(row.outcome, paths):
+    if not isinstance(row.outcome, Chosen) or not is_fallback(row.outcome, paths):
         return ""
-    return "announced" if row.outcome.announced else "SILENT"
+    if isinstance(row.outcome, Predicted):
+        return "predicted"
+    return "SILENT" if is_silent_fallback(row.outcome, paths) else "announced"
 
 
 def dims(value: tuple[int, int, int] | None) -> str:
@@ -79,12 +97,12 @@ def dims(value: tuple[int, int, int] | None) -> str:
 COLUMNS: dict[str, Callable[[Row, Paths], str]] = {
     "cell": lambda row, _: row.cell,
     "op": lambda row, _: row.op,
-    "outcome": lambda row, _: "ran" if isinstance(row.outcome, Ran) else describe(row.outcome),
-    "path": _of_ran(lambda ran: ran.path or "NONE LISTED"),
+    "outcome": outcome,
+    "path": _of_chosen(lambda chosen: chosen.path or "NONE LISTED"),
     "claimed": _of_ran(lambda ran: ran.claimed or ""),
     "contradiction": _of_ran(lambda ran: "CONTRADICTION" if ran.contradiction else ""),
     "fallback": fallback,
-    "why": _of_ran(lambda ran: "; ".join(f"{no.path} ({no.source}): {because(no)}" for no in ran.rejections)),
+    "why": _of_chosen(lambda chosen: "; ".join(f"{no.path} ({no.source}): {because(no)}" for no in chosen.rejections)),
     "kernels": _of_kernels(lambda kernel: short(kernel.name)),
     "families": _of_kernels(lambda kernel: "UNCLASSIFIED" if kernel.family == UNCLASSIFIED else kernel.family),
     "launches": _of_ran(lambda ran: str(ran.launches)),
@@ -95,4 +113,5 @@ COLUMNS: dict[str, Callable[[Row, Paths], str]] = {
     "graph": _of_ran(lambda ran: ran.graph_got),
     "graph_asked": _of_ran(lambda ran: ran.graph_asked),
     "numerics": _of_ran(lambda ran: ran.numerics),
+    "varies": lambda row, paths: "; ".join(f"{kind}: {sentence}" for kind, sentence in variations(row, paths)),
 }

@@ -7,6 +7,7 @@ from kaudit.change import Change
 from kaudit.report.groups import by_kind, by_sentence
 from kaudit.report.judged import Report, Severity
 from kaudit.report.text import outdated
+from kaudit.wording import count
 
 LIMIT = 10  # annotations of one type that GitHub keeps of one step
 COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
@@ -25,7 +26,9 @@ def render(report: Report) -> Iterator[str]:
             changes[COMMANDS[judged.severity]].append(judged.change)
     for command, group in changes.items():
         found[command] += _changes(report, command, group)
-    found["error"] += [_command("error", f"expectation not met: {line}", title="kaudit") for line in report.unmet]
+    for told in by_sentence(report.unmet, len(report.unmet)):
+        message = _with_cells(f"expectation not met: {told.sentence}", told.cells, report.most)
+        found["error"].append(_command("error", message, title="kaudit"))
     if report.verdict is not None:
         found["warning"] += [_command("warning", line, title="kaudit") for line in outdated(report.verdict)]
     for command, annotations in found.items():
@@ -40,11 +43,14 @@ def _changes(report: Report, command: str, changes: Iterable[Change]) -> Iterato
     for kind, group in by_kind(changes).items():
         for told in by_sentence(group, len(group)):
             line = places.get((told.first.cell, told.first.op), 1)
-            shown = told.cells[: report.most]
-            more = [f"and {told.count - len(shown)} more cells"] if told.count > len(shown) else []
             title = f"kaudit: {kind}" + (f" in {told.count} cells" if told.count > 1 else "")
-            message = "\n".join((told.sentence, *shown, *more))
+            message = _with_cells(told.sentence, told.cells, report.most)
             yield _command(command, message, file=report.file.as_posix(), line=str(line), title=title)
+
+
+def _with_cells(sentence: str, cells: tuple[str, ...], most: int) -> str:
+    more = [f"and {count(len(cells) - most, 'more cell')}"] if len(cells) > most else []
+    return "\n".join((sentence, *filter(None, cells[:most]), *more))
 
 
 def _command(command: str, message: str, **properties: str) -> str:

@@ -1,19 +1,26 @@
-"""Changes as people read them: by kind, worst first; in it by sentence, the most frequent first."""
+"""Changes as people read them: by kind, worst first; in it by sentence, the most frequent first.
+
+Expectations that are not met are read by sentence, too.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from kaudit.change import KINDS, Change, Kind
+from kaudit.expect import Miss
+
+T = TypeVar("T", Change, Miss)
 
 
-class Told(Struct, frozen=True):
+class Told(Struct, Generic[T], frozen=True):
     """A sentence, how many changes it is said of, the first of them, and the first of their cells."""
 
     sentence: str
     count: int
-    first: Change
+    first: T
     cells: tuple[str, ...]
 
 
@@ -24,9 +31,9 @@ def by_kind(changes: Iterable[Change]) -> dict[Kind, list[Change]]:
     return {kind: found[kind] for kind in KINDS if kind in found}
 
 
-def by_sentence(changes: Sequence[Change], limit: int) -> Iterator[Told]:
+def by_sentence(changes: Sequence[T], limit: int) -> Iterator[Told[T]]:
     """As many sentences as hold the first `limit` cells."""
-    sentences: defaultdict[str, list[Change]] = defaultdict(list)
+    sentences: defaultdict[str, list[T]] = defaultdict(list)
     for change in changes:
         sentences[change.sentence].append(change)
     left = limit

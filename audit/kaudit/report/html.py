@@ -20,7 +20,7 @@ from kaudit.report.summary import summary
 from kaudit.report.verdicts import of_one, of_two
 from kaudit.table import Table
 
-SCRIPTS = ("data.js", "view.js", "heat.js", "list.js", "story.js", "kernels.js", "filters.js", "main.js")
+SCRIPTS = ("data.js", "view.js", "heat.js", "list.js", "story.js", "kernels.js", "filters.js", "link.js", "main.js")
 
 FIRST = 4  # lines of a table's summary to show unfolded
 

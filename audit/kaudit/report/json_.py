@@ -23,7 +23,7 @@ def render(report: Report) -> Iterator[str]:
         "passed": report.passed,
         "changes": [_change(judged) for judged in report.judged()],
         "rules": msgspec.to_builtins(report.rules()),
-        "unmet": report.unmet,
+        "unmet": list(map(str, report.unmet)),
         "waivers": verdict
         and {
             "stale": [waiver.model_dump(mode="json") for waiver in verdict.stale],

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from kaudit.change import Change, Kind
+from kaudit.expect import Miss
 from kaudit.explain import Rule, explain
 from kaudit.gate import Verdict
 from kaudit.policy import DEFAULT_FAIL_ON, Waiver
@@ -38,7 +39,7 @@ class Judged(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """`file` is the path of the table `after`, as the user named it; `context` says what else differs between the two.
 
-    `verdict` is None for a diff, which judges nothing. `unmet` are the expectations that `after` does not meet. Of each
+    `verdict` is None for a diff, which judges nothing. `unmet` is where `after` does not meet expectations. Of each
     kind, the formats for people list at most `most` cells.
     """
 
@@ -49,7 +50,7 @@ class Report(Struct, frozen=True):
     changes: tuple[Change, ...]
     most: int
     verdict: Verdict | None = None
-    unmet: tuple[str, ...] = ()
+    unmet: tuple[Miss, ...] = ()
 
     @property
     def passed(self) -> bool | None:

@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kaudit.observation import WHOLE_CELL
 from kaudit.report.judged import Judged, Report
+from kaudit.wording import count
 
 # Everything but the Char production of XML 1.0: no reference can stand for these either.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -27,7 +28,7 @@ def render(report: Report) -> Iterator[str]:
     for op in sorted(ops.keys() | unchanged.keys()):
         _suite(root, "whole cells" if op == WHOLE_CELL else op, ops[op], unchanged[op])
     if report.unmet:
-        _expectations(root, report.unmet)
+        _expectations(root, list(map(str, report.unmet)))
     indent(root)
     # ASCII with character references survives whatever encoding stdout has.
     yield '<?xml version="1.0" encoding="UTF-8"?>'
@@ -39,7 +40,7 @@ def _suite(root: Element, name: str, cells: dict[str, list[Judged]], unchanged: 
     for cell, judged in cells.items():
         _case(_child(suite, "testcase", classname=name, name=cell), judged)
     rows = _child(suite, "testcase", classname=name, name="unchanged rows")
-    _child(rows, "system-out").text = f"{unchanged} rows did not change"
+    _child(rows, "system-out").text = f"{count(unchanged, 'row')} did not change"
     _count(suite)
 
 

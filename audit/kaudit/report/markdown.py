@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kaudit.change import KINDS, Kind
-from kaudit.report.groups import by_kind, by_sentence
+from kaudit.report.groups import T, by_kind, by_sentence
 from kaudit.report.judged import Judgement, Report
 from kaudit.report.text import summary, waivers
+from kaudit.wording import count
 
 
 def render(report: Report) -> Iterator[str]:
@@ -26,23 +27,28 @@ def render(report: Report) -> Iterator[str]:
         yield f"<summary>{kind}: {len(group)} ({KINDS[kind]})</summary>"
         yield ""
         yield from (f"- {code(str(rule))}" for rule in rules.get(kind, ()))
-        for told in by_sentence(group, report.most):
-            yield f"- {code(told.sentence)}" + (f" ({told.count} cells)" if told.count > 1 else "")
-            yield from (f"  - {code(cell)}" for cell in told.cells)
-        if len(group) > report.most:
-            yield f"- and {len(group) - report.most} more"
-        yield ""
+        yield from _sentences(group, report.most)
         yield "</details>"
         yield ""
-    yield from _listed("Expectations not met", report.unmet)
+    if report.unmet:
+        yield from ("**Expectations not met**", "", *_sentences(report.unmet, report.most))
     if report.verdict is not None:
         yield from _listed("Waivers", waivers(report.verdict))
+
+
+def _sentences(group: Sequence[T], most: int) -> Iterator[str]:
+    for told in by_sentence(group, most):
+        yield f"- {code(told.sentence)}" + (f" ({told.count} cells)" if told.count > 1 else "")
+        yield from (f"  - {code(cell)}" for cell in told.cells if cell)
+    if len(group) > most:
+        yield f"- and {len(group) - most} more"
+    yield ""
 
 
 def _headline(report: Report) -> str:
     if report.verdict is not None:
         return summary(report.verdict, len(report.unmet))
-    return f"{len(report.changes)} changes" if report.changes else "nothing changed"
+    return count(len(report.changes), "change") if report.changes else "nothing changed"
 
 
 def _table(report: Report) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kaudit.matrix import Plan
+from kaudit.wording import count
 
 
 def matrix_text(plan: Plan) -> tuple[list[str], list[str]]:
@@ -14,10 +15,10 @@ def matrix_text(plan: Plan) -> tuple[list[str], list[str]]:
 def _words(plan: Plan) -> Iterator[str]:
     skips = Counter(reason for _, reason in plan.skipped)
     skips.update(dict(plan.unresolved))
-    yield f"{plan.name}: {len(plan.cells)} cells of {plan.product} combinations, digest {plan.digest}"
+    yield f"{plan.name}: {count(len(plan.cells), 'cell')} of {count(plan.product, 'combination')}, digest {plan.digest}"
     for because, taken in plan.forbidden:
         yield f"  forbidden {taken}: {because}"
-    for reason, count in sorted(skips.items(), key=lambda item: (-item[1], item[0])):
-        yield f"  skipped {count}: {reason}"
+    for reason, number in sorted(skips.items(), key=lambda item: (-item[1], item[0])):
+        yield f"  skipped {number}: {reason}"
     for missing in plan.uncovered:
         yield f"  in no cell: {missing.axis} {missing.value}: {missing.why}"

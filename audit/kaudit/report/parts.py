@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 from kaudit.launches import short
-from kaudit.observation import Kernel, Outcome, Ran, Rejection
+from kaudit.observation import Chosen, Kernel, Outcome, Predicted, Ran, Rejection
 from kaudit.transition import describe
 
 Fields = dict[str, object]
@@ -27,8 +27,8 @@ Function = tuple[object, ...]
 def outcome_parts(outcomes: Sequence[Outcome]) -> tuple[Fields, Fields]:
     """What a list of rows shows of each outcome, its frame and count of launches; and the evidence, for stories.
 
-    A frame is why it did not run, or null; then path, claimed path, graph asked for and got, numerics. A kernel is
-    [function, count, grid, whether in a graph].
+    A frame is why it did not run, or null; then path, claimed path, graph asked for and got, numerics; that of a
+    prediction ends with its path. A kernel is [function, count, grid, whether in a graph].
     """
     frames: Numbered[Frame] = Numbered()
     kernels: Numbered[Kernel] = Numbered()
@@ -41,9 +41,10 @@ def outcome_parts(outcomes: Sequence[Outcome]) -> tuple[Fields, Fields]:
     }
     evidence = {
         "outcomes": [
-            ([kernels[one] for one in outcome.kernels], [rejections[one] for one in outcome.rejections])
-            if isinstance(outcome, Ran)
-            else ((), ())
+            (
+                [kernels[one] for one in (outcome.kernels if isinstance(outcome, Ran) else ())],
+                [rejections[one] for one in (outcome.rejections if isinstance(outcome, Chosen) else ())],
+            )
             for outcome in outcomes
         ],
         "kernels": [(functions[_function(one, names)], one.count, one.grid, int(one.graph)) for one in kernels],
@@ -58,6 +59,8 @@ def _frame(outcome: Outcome) -> Frame:
     match outcome:
         case Ran() as ran:
             return None, ran.path, ran.claimed, ran.graph_asked, ran.graph_got, ran.numerics
+        case Predicted(path):
+            return None, path
         case stopped:
             return (describe(stopped),)
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from kaudit.observation import Ran, Unmet, Unseen, is_fallback, is_silent_fallback
+from kaudit.observation import Chosen, Predicted, Ran, Unmet, Unseen, is_fallback, is_silent_fallback
 from kaudit.report.judged import Report
 
 SAID = "said"
@@ -22,24 +22,31 @@ def render(report: Report) -> Iterator[str]:
     fallbacks: Counter[Labels] = Counter()
     # An op without any has a 0: an absent sample alerts nobody.
     silent: Counter[Labels] = Counter({(*table, ("op", op)): 0 for op in ops})
+    predicted: Counter[Labels] = Counter()
     unseen = set()
     for row in report.after.rows.values():
         match row.outcome:
             case Ran() as ran if is_fallback(ran, ops[row.op]):
                 fallbacks.update((*table, ("op", row.op), ("axis", axis)) for axis in _axes(ran))
                 silent[*table, ("op", row.op)] += is_silent_fallback(ran, ops[row.op])
+            case Predicted() as chosen if is_fallback(chosen, ops[row.op]):
+                predicted.update((*table, ("op", row.op), ("axis", axis)) for axis in _axes(chosen))
             case Unseen():
                 unseen.add(row.cell)
     once = "once for each axis that a reason against a faster path names"
-    yield from _gauge("kaudit_fallbacks", f"Rows that are not on the first path of their op, {once}.", fallbacks)
-    yield from _gauge("kaudit_silent_fallbacks", "Fallbacks for which the engine announced no reason.", silent)
+    if stamp.device.predicted:
+        what = f"Rows for which a path is predicted that is not the first of their op, {once}; nothing was run."
+        yield from _gauge("kaudit_predicted_fallbacks", what, predicted)
+    else:
+        yield from _gauge("kaudit_fallbacks", f"Rows that are not on the first path of their op, {once}.", fallbacks)
+        yield from _gauge("kaudit_silent_fallbacks", "Fallbacks that passed over a path without a word.", silent)
     yield from _gauge("kaudit_unseen", "Cells for which the capture cannot vouch.", {table: len(unseen)})
     if report.passed is not None:
         yield from _gauge("kaudit_gate_passed", "1 if the last gate passed, else 0.", {table: int(report.passed)})
 
 
-def _axes(ran: Ran) -> set[str]:
-    reasons = [reason for rejection in ran.rejections for reason in rejection.reasons]
+def _axes(chosen: Chosen) -> set[str]:
+    reasons = [reason for rejection in chosen.rejections for reason in rejection.reasons]
     return {reason.axis if isinstance(reason, Unmet) else SAID for reason in reasons} or {UNKNOWN}
 
 

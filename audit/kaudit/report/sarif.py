@@ -66,7 +66,7 @@ def _results(report: Report) -> Iterator[Json]:
                 "partialFingerprints": _prints(times, change.kind, change.cell, change.op),
                 "suppressions": _suppressions(judged),
             }
-    for text in report.unmet:
+    for text in map(str, report.unmet):
         yield {
             **_result(EXPECTATION, "error", text, _location(uri, 1)),
             "partialFingerprints": _prints(times, EXPECTATION, text),

@@ -1,18 +1,30 @@
 """All that a table knows of one cell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from kaudit.observation import UNCLASSIFIED, WHOLE_CELL, Kernel, Ran, Row, is_fallback
-from kaudit.ranks import Paths
+from kaudit.observation import (
+    UNCLASSIFIED,
+    WHOLE_CELL,
+    Chosen,
+    Kernel,
+    Predicted,
+    Ran,
+    Row,
+    is_fallback,
+    is_silent_fallback,
+)
+from kaudit.ranks import Paths, faster
 from kaudit.reasons import because
 from kaudit.report.columns import dims
 from kaudit.show import cell_rows
 from kaudit.table import Stamp, Table
 from kaudit.transition import describe, problems, subject
+from kaudit.varying import variations
+from kaudit.wire import Numbers
 
 
-def story(table: Table, cell: str) -> Iterator[str]:
-    """Lines: where it was seen, then each op: paths fastest first, verdicts, kernels.
+def story(table: Table, cell: str, figures: Mapping[tuple[str, str], Numbers] | None = None) -> Iterator[str]:
+    """Lines: where it was seen, then each op: paths fastest first, verdicts, kernels; by row key, `figures` of results.
 
     Raises UserError with the ids nearest to one that is not in the table.
     """
@@ -24,42 +36,54 @@ def story(table: Table, cell: str) -> Iterator[str]:
     for row in sorted(rows, key=lambda row: order.index(row.op)):
         yield ""
         yield "the whole cell" if row.op == WHOLE_CELL else row.op
-        yield from (f"  {line}" for line in _op(row, table.header.paths.get(row.op, ())))
+        paths = table.header.paths.get(row.op, ())
+        yield from (f"  {line}" for line in _op(row, paths, (figures or {}).get(row.key)))
+        yield from (f"  {kind}: {sentence}" for kind, sentence in variations(row, paths))
 
 
 def stamp_lines(stamp: Stamp) -> Iterator[str]:
     device = stamp.device
     multiprocessors = f", {device.sm_count} SMs" if device.sm_count else ""
-    yield f"{stamp.engine} {stamp.revision} on {device.name} ({device.arch}{multiprocessors}), driver {device.driver}"
+    where = f"on {device.name} ({device.arch}{multiprocessors}), driver {device.driver}"
+    if device.predicted:
+        where = f"predicted for {device.arch}, not observed: nothing was run"
+    yield f"{stamp.engine} {stamp.revision} {where}"
     for named in (stamp.versions, stamp.environment):
         if named:
             yield ", ".join(f"{name}={value}" for name, value in sorted(named.items()))
 
 
-def _op(row: Row, paths: Paths) -> Iterator[str]:
+def _op(row: Row, paths: Paths, numbers: Numbers | None) -> Iterator[str]:
     match row.outcome:
         case Ran() as ran:
             yield from _candidates(ran, paths)
             yield from _verdicts(row, ran, paths)
+            if numbers is not None:
+                yield from _numbers(numbers)
             for kernel in ran.kernels:
                 yield from _kernel(kernel)
+        case Predicted() as predicted:
+            yield from _candidates(predicted, paths)
+            yield from (f"{kind}: {sentence}" for kind, sentence in problems(subject(row.op), predicted, paths))
+            yield "predicted by the engine's selector: nothing ran, no kernel was seen"
         case outcome:
             yield describe(outcome)
 
 
-def _candidates(ran: Ran, paths: Paths) -> Iterator[str]:
-    """`→` ran, `×` turned down, `?` faster than what ran and nobody says why not, `·` slower than what ran."""
-    reached = paths.index(ran.path) if ran.path in paths else len(paths)
-    for place, path in enumerate(paths):
-        reasons = [f"{no.source}: {because(no)}" for no in ran.rejections if no.path == path]
-        if path == ran.path:
+def _candidates(chosen: Chosen, paths: Paths) -> Iterator[str]:
+    """`→` ran or is predicted to, `×` turned down, `?` faster than what ran and nobody says why not, `·` slower than
+    what ran."""
+    before = faster(chosen.path, paths)
+    for path in paths:
+        reasons = [f"{no.source}: {because(no)}" for no in chosen.rejections if no.path == path]
+        if path == chosen.path:
             yield f"→ {path}"
-        elif place < reached:
+        elif path in before:
             yield f"{'×' if reasons else '?'} {path}" + ("" if reasons else ": no reason is known")
         else:
             yield f"· {path}: not reached"
         yield from (f"    {reason}" for reason in reasons)
-    for rejection in ran.rejections:
+    for rejection in chosen.rejections:
         if rejection.path not in paths:
             yield f"  {rejection.path}, not in the engine's list, {rejection.source}: {because(rejection)}"
 
@@ -67,12 +91,31 @@ def _candidates(ran: Ran, paths: Paths) -> Iterator[str]:
 def _verdicts(row: Row, ran: Ran, paths: Paths) -> Iterator[str]:
     found = list(problems(subject(row.op), ran, paths))
     yield from (f"{kind}: {sentence}" for kind, sentence in found)
-    if is_fallback(ran, paths) and ran.announced:
-        yield f"fallback, announced: not {paths[0]}"
+    if is_fallback(ran, paths) and not is_silent_fallback(ran, paths):
+        yield f"fallback, announced: not {' or '.join(faster(ran.path, paths))}"
     if not is_fallback(ran, paths) and not found:
         yield "no fallback"
     yield f"claimed: {ran.claimed or 'nothing'}; numerics: {ran.numerics}"
     yield f"graph: {ran.graph_got}, asked for {ran.graph_asked}"
+
+
+def _numbers(numbers: Numbers) -> Iterator[str]:
+    if numbers.error is not None and numbers.tolerance is not None:
+        where = f" at row {numbers.row}, head {numbers.head}"
+        yield f"  error {numbers.error:.2g} of its size{where}; right up to {numbers.tolerance:.2g}"
+    figures = {
+        "absolute, at most": numbers.max_abs,
+        "on average": numbers.mean_abs,
+        "by norm": numbers.relative,
+        "cosine": numbers.cosine,
+        "log-sum-exp": numbers.lse_error,
+        "rows not written": numbers.unwritten or None,
+        "elements not finite": numbers.nonfinite or None,
+    }
+    if known := [f"{name} {value:.6g}" for name, value in figures.items() if value is not None]:
+        yield f"  {', '.join(known)}"
+    if numbers.hint:
+        yield f"  hint: {numbers.hint}"
 
 
 def _kernel(kernel: Kernel) -> Iterator[str]:

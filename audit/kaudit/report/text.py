@@ -4,18 +4,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kaudit.change import KINDS, Change, Kind
+from kaudit.expect import Miss
 from kaudit.explain import Rule
 from kaudit.gate import Verdict
 from kaudit.observation import UNCLASSIFIED, WHOLE_CELL, Ran, Row
 from kaudit.policy import Waiver
-from kaudit.report.groups import by_kind, by_sentence
+from kaudit.report.groups import T, by_kind, by_sentence
 from kaudit.report.judged import Report
+from kaudit.wording import count
 
 
 def render(report: Report) -> Iterator[str]:
     """What fails the gate, or all that a diff found, and the expectations that are not met."""
     yield from changes(report.told, report.rules(), report.most)
-    yield from (f"expectation not met: {line}" for line in report.unmet)
+    yield from expectations(report.unmet, report.most)
 
 
 def changes(found: Iterable[Change], rules: Mapping[Kind, Sequence[Rule]], limit: int) -> Iterator[str]:
@@ -27,9 +29,20 @@ def changes(found: Iterable[Change], rules: Mapping[Kind, Sequence[Rule]], limit
 def _group(kind: Kind, group: Sequence[Change], rules: Sequence[Rule], limit: int) -> Iterator[str]:
     yield f"{kind}: {len(group)} ({KINDS[kind]})"
     yield from (f"  {rule}" for rule in rules)
+    yield from _listed(group, limit)
+
+
+def expectations(unmet: Sequence[Miss], limit: int) -> Iterator[str]:
+    """The expectations that are not met, by sentence, with at most `limit` cells."""
+    if unmet:
+        yield f"not met: {count(len(unmet), 'expectation')} (what the matrix's expect: rules ask for)"
+        yield from _listed(unmet, limit)
+
+
+def _listed(group: Sequence[T], limit: int) -> Iterator[str]:
     for told in by_sentence(group, limit):
         yield f"  {told.sentence}" + (f" ({told.count} cells)" if told.count > 1 else "")
-        yield from (f"    {cell}" for cell in told.cells)
+        yield from (f"    {cell}" for cell in told.cells if cell)
     if len(group) > limit:
         yield f"  and {len(group) - limit} more"
     yield ""
@@ -48,7 +61,7 @@ def summary(verdict: Verdict, unmet: int = 0) -> str:
     """The verdict in one line. `unmet`: how many expectations are not met, each of which fails the gate, too."""
     kinds = by_kind(verdict.failing)
     failing = [f"{len(changes)} {kind}" for kind, changes in kinds.items()]
-    failing += [f"{unmet} expectation{'s' * (unmet > 1)} not met"] * bool(unmet)
+    failing += [f"{count(unmet, 'expectation')} not met"] * bool(unmet)
     rest = f"{len(verdict.waived)} waived, {len(verdict.tolerated)} tolerated"
     return f"gate failed: {', '.join(failing)}; {rest}" if failing else f"gate passed: {rest}"
 
@@ -85,7 +98,7 @@ def unclassified(rows: Iterable[Row]) -> Iterator[str]:
                 seen[name].append(row)
     for name, where in sorted(seen.items()):
         example = f"{where[0].cell} {where[0].op}"
-        yield f"UNCLASSIFIED KERNEL {name}: in {len(where)} rows, as {example}; add a pattern to families.yaml"
+        yield f"UNCLASSIFIED KERNEL {name}: in {count(len(where), 'row')}, as {example}; add a pattern to families.yaml"
 
 
 def _scope(waiver: Waiver) -> str:

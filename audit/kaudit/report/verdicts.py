@@ -8,7 +8,7 @@ from msgspec import Struct
 from kaudit.change import KINDS
 from kaudit.findings import Finding
 from kaudit.glossary import FINDINGS, OUTCOMES
-from kaudit.observation import Ran, Refused, Row, Skipped, is_fallback
+from kaudit.observation import Predicted, Ran, Refused, Row, Skipped, is_fallback, is_silent_fallback
 from kaudit.ranks import Paths, named
 from kaudit.transition import describe, problems, subject
 
@@ -17,16 +17,17 @@ Telling = tuple[str, str]
 """A verdict's name, and the sentence that says it of one row."""
 
 OWN = {
-    "silent_fallback": "not the engine's fastest path, and it announced no reason",
-    "announced_fallback": "not the engine's fastest path, and it said why",
+    "silent_fallback": "a faster path was not taken, and the engine announced no reason for that path",
+    "announced_fallback": "no faster path was taken, and the engine said why of each",
     "fastest": "the engine's fastest path, and nothing to report",
     "unchanged": "as before",
 }
 """What a verdict means that the glossary lacks, or that means something else where there is no baseline."""
 
 OF_ONE = (
-    *("wrong_result", "crashed", "hung", "contradiction", "silent_fallback", "unseen", "announced_fallback"),
-    *("refused", "older_kernel", "disagreement", "skipped", "fastest"),
+    *("wrong_result", "crashed", "hung", "contradiction", "silent_fallback", "unseen", "predicted_fallback"),
+    *("announced_fallback", "refused", "order_dependent", "flapping", "uncompared", "older_kernel", "disagreement"),
+    *("skipped", "predicted", "fastest"),
 )
 OF_TWO = (*KINDS, "unchanged")
 
@@ -37,12 +38,16 @@ LOOKS: dict[str, tuple[str, Tone]] = {
     "contradiction": ("⇄", "bad"),
     "silent_fallback": ("▼", "bad"),
     "unseen": ("?", "bad"),
+    "predicted_fallback": ("▿", "bad"),
     "graph_downgrade": ("◧", "warn"),
     "announced_fallback": ("▽", "warn"),
     "refused": ("⊘", "warn"),
     "removed": ("−", "warn"),
     "older_kernel": ("◔", "warn"),
     "disagreement": ("≈", "warn"),
+    "order_dependent": ("⇅", "warn"),
+    "flapping": ("∿", "warn"),
+    "uncompared": ("¿", "warn"),
     "rerouted": ("→", "note"),
     "relaunched": ("↻", "note"),
     "reason_changed": ("¶", "note"),
@@ -51,6 +56,7 @@ LOOKS: dict[str, tuple[str, Tone]] = {
     "recovered": ("✓", "good"),
     "fastest": ("✓", "good"),
     "skipped": ("·", "calm"),
+    "predicted": ("◇", "calm"),
     "unchanged": ("=", "calm"),
 }
 
@@ -82,8 +88,10 @@ def alone(row: Row, paths: Paths, found: Iterable[Finding]) -> Iterator[Telling]
     """What is told of a row without a baseline, worst first; nothing, where the fastest path ran as it should."""
     told: list[Telling] = list(problems(subject(row.op), row.outcome, paths))
     match row.outcome:
-        case Ran(path, announced=True) as ran if is_fallback(ran, paths):
+        case Ran(path) as ran if is_fallback(ran, paths) and not is_silent_fallback(ran, paths):
             told.append(("announced_fallback", f"{subject(row.op)} runs {named(path)} instead of {paths[0]}"))
+        case Predicted(path) if not told:
+            told.append(("predicted", f"{subject(row.op)} is predicted to run {path}; nothing was run"))
         case Refused() | Skipped() as stopped:
             kind = "refused" if isinstance(stopped, Refused) else "skipped"
             told.append((kind, f"{subject(row.op)} {describe(stopped)}"))

@@ -15,11 +15,12 @@ from kaudit.errors import UserError
 Path = tuple[str | int, ...]
 
 MOST_DEPTH = 20
-MOST_NODES = 50_000
+MOST_NODES = 20_000
 """With aliases followed. Both are far beyond what people write, and keep a bomb from taking memory or the stack."""
 
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_LONG = re.compile(r"-?[1-9][0-9]{18,}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _AS_TEXT = {f"{_TAG}{name}" for name in ("str", "timestamp", "merge", "value")}
 
@@ -55,7 +56,7 @@ def read_yaml(text: str, source: str) -> Marked:
     """Raises UserError where the text is no single YAML document, or nests or repeats itself beyond reason."""
     marked = Marked({(): (1, 1)}, {}, [])
     try:
-        _check_depth(text)
+        _check_size(text)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         marked.data = None if root is None else _convert(root, (), marked, ())
     except yaml.reader.ReaderError as error:
@@ -88,10 +89,13 @@ def _place(node: yaml.Node | yaml.Event) -> tuple[int, int]:
     return mark.line + 1, mark.column + 1
 
 
-def _check_depth(text: str) -> None:
-    """PyYAML composes recursively; its events come one by one."""
-    depth = 0
+def _check_size(text: str) -> None:
+    """PyYAML composes recursively, and all at once; its events come one by one."""
+    depth = nodes = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        nodes += isinstance(event, yaml.NodeEvent)
+        if nodes > MOST_NODES:
+            raise _TooMuch(event, f"more than {MOST_NODES} values; write fewer")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_DEPTH:
             raise _TooMuch(event, f"nested more than {MOST_DEPTH} deep; write it flatter")
@@ -148,6 +152,8 @@ def _scalar(node: yaml.ScalarNode, marked: Marked) -> object:
             fault = f'{text} without quotes is a truth value in YAML 1.1; write "{text}"'
         case "int" if _DECIMAL.fullmatch(text):
             return int(text)
+        case "int" if _LONG.fullmatch(text):
+            fault = f"{text} has more than 18 digits; write a smaller number"
         case "int":
             fault = f'{text} is no decimal number (YAML 1.1 has base 2, 8, 16, 60); write decimal, or "{text}" for text'
         case "float" if ":" not in text:

@@ -4,12 +4,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from kaudit.cell import Cell
 from kaudit.errors import UserError
-from kaudit.observation import Kernel, Refused, Rejection, Skipped
+from kaudit.observation import Kernel, Outcome, Refused, Rejection, Skipped, Unmet
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ ENGINES: Mapping[str, Listed] = {
         "transformers",
         "pip install transformers; pip install flash-attn --no-build-isolation",
     ),
+    "vllm-select": Listed("kaudit_probes.engines.vllm_select:VllmSelect", "vllm", "pip install vllm"),
 }
 
 
@@ -64,6 +66,9 @@ def not_installed(name: str, error: ImportError) -> UserError:
     """What to raise where the library behind a listed engine does not import."""
     return UserError(f"--engine {name}: not installed ({error}); {ENGINES[name].get}, where --python points")
 
+
+mirrored = partial(Unmet, mirrored=True)
+"""A condition of the engine's code that its adapter knows and checked, and that the engine itself does not state."""
 
 Span = Callable[[str], AbstractContextManager[object]]
 """`with span(op):` around each op of a call: what is launched inside belongs to that op."""
@@ -75,11 +80,14 @@ class Path:
 
     `shows`: regular expressions; the path ran if each matches the name of some kernel of the op. A path that shows
     nothing of its own (eager torch) is the one that ran if kernels were seen and no other path's expressions match any.
+    `roles`: each is the role of some kernel of the path. What shows neither a fast path nor the products and the
+    softmax of an unfused attention is no path that is known, and is not called the slow one.
     `fits`: for paths whose kernels share their names: whether those of a cell are this one's, by their grids say.
     """
 
     name: str
     shows: tuple[str, ...] = ()
+    roles: frozenset[str] = frozenset()
     fits: Callable[[Cell, Sequence[Kernel]], bool] | None = None
 
 
@@ -94,7 +102,7 @@ class Heard:
 
 
 class Call(Protocol):
-    """One cell, ready to run: its inputs are made."""
+    """One cell, ready to run: its inputs are made. One whose results can be checked is a numerics.Checkable, too."""
 
     def run(self, span: Span) -> None:
         """Run every op of the cell once, each inside its span. Runs several times, the first ones to warm up."""
@@ -141,6 +149,41 @@ class Engine(Protocol):
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
         """Per op, the reasons the engine gave by itself during the run (source "announced")."""
         ...
+
+
+class Selector(Protocol):
+    """What an engine's own code says that it would choose on a GPU which need not be there. It runs nothing.
+
+    Made once per probe process, as `Class((9, 0))` for compute capability 9.0.
+    """
+
+    name: str
+    environment: tuple[str, ...]
+    """As an Engine's."""
+
+    def __init__(self, capability: tuple[int, int]) -> None: ...
+
+    def revision(self) -> str: ...
+
+    def switches(self) -> Mapping[str, str]:
+        """As an Engine's; and what was taken for granted of the GPU's machine."""
+        ...
+
+    def paths(self) -> Mapping[str, tuple[str, ...]]:
+        """Per op, what the selector chooses from, in its own order."""
+        ...
+
+    def predict(self, cell: Cell) -> tuple[str, Outcome]:
+        """The op with its Predicted; else WHOLE_CELL with Refused, Skipped, or Unseen where it cannot be told here.
+
+        An exception is Unseen, too.
+        """
+        ...
+
+
+def selects(kind: object) -> TypeGuard[Callable[[tuple[int, int]], Selector]]:
+    """Whether what load() gave is a Selector's class."""
+    return hasattr(kind, "predict")
 
 
 def load(name: str) -> Callable[[str], Engine]:

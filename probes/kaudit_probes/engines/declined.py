@@ -11,7 +11,7 @@ FLASH_ATTENTION = re.compile(
 before a trace of the C++ stack. What they say of devices, dtypes and shapes that do not fit is a caller's mistake.
 """
 
-_DEVICE_FAILED = re.compile(r"CUDA (driver )?error")
+_FAILED = re.compile(r"CUDA (driver )?error|Ninja build failed")
 
 
 class Declined(Exception):
@@ -22,12 +22,13 @@ class Declined(Exception):
 def declining(words: re.Pattern[str], kinds: tuple[type[Exception], ...] = (RuntimeError,)) -> Iterator[None]:
     """An error of these kinds in which `words` are found says no: what they match is said. Any other goes its way.
 
-    So does an error of the device, whatever its words: "CUDA error: operation not supported" refuses nothing.
+    So does an error of the device or of a compiler, whatever its words: "CUDA error: operation not supported" and
+    "unsupported GNU version" refuse nothing.
     """
     try:
         yield
     except kinds as error:
         said = words.search(str(error))
-        if said is None or _DEVICE_FAILED.match(str(error)):
+        if said is None or _FAILED.match(str(error)):
             raise
         raise Declined(said[0]) from error

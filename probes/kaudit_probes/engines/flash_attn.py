@@ -4,6 +4,7 @@ None of them chooses between families or says why: an argument that a build does
 a table of theirs shows is which calls are taken, and the kernels, splits and combines behind them.
 """
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
@@ -18,6 +19,12 @@ from kaudit.observation import Refused, Rejection, Skipped
 from kaudit_probes.engines import Heard, Path, Span, not_installed
 from kaudit_probes.engines.batches import DTYPES, SOFTCAP, Pages, kv_lens, normal, offsets, q_lens
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
+
+# The limits of the fourth are Python asserts, as are its checks of what only a caller's mistake can break: shapes that
+# do not fit each other, a tensor on another device. Those have other words, or none.
+_ASSERTED = re.compile(
+    r"\A[^\n]*(not (yet )?support|only support|Unsupported|divisible|less than or equal|inputs must be float)[^\n]*"
+)
 
 
 class FlashAttn2Engine:
@@ -132,8 +139,6 @@ class FlashAttn3Engine(FlashAttn2Engine):
 
 class FlashAttn4Engine(FlashAttn2Engine):
     name = "flash-attn-4"
-    # Its limits are Python asserts.
-    refusals = (Declined, NotImplementedError, AssertionError)
     environment = ("FLASH_ATTENTION_ARCH", "FA_LOG_LEVEL")
     _module = "flash_attn.cute"
     _package = "flash-attn-4"
@@ -152,7 +157,7 @@ class _Call:
         self._call = call
 
     def run(self, span: Span) -> None:
-        with span("attention"), declining(FLASH_ATTENTION):
+        with span("attention"), declining(FLASH_ATTENTION), declining(_ASSERTED, (AssertionError,)):
             self._call()
 
     def claimed(self) -> Mapping[str, str]:

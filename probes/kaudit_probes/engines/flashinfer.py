@@ -6,8 +6,10 @@ engines set it for groups of 4 and more query heads; `flashinfer-cuda-cores` wit
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
 import torch
+from torch import Tensor
 
 from kaudit.cell import Cell
 from kaudit.errors import UserError
@@ -17,6 +19,8 @@ from kaudit_probes.engines.declined import Declined, declining
 from kaudit_probes.engines.flashinfer_inputs import Inputs
 from kaudit_probes.engines.flashinfer_problem import Planned, problem_of
 from kaudit_probes.engines.flashinfer_reasons import fa3_turned_down
+from kaudit_probes.numerics import Computed
+from kaudit_probes.poison import poison
 
 _FA3 = Path("flashinfer:fa3", (r"(?<![A-Za-z])PrefillWithKVCacheKernel<",))
 _FA2 = Path("flashinfer:fa2", (r"(Single|Batch)PrefillWith\w+Kernel<",))
@@ -25,15 +29,22 @@ _CUDA_CORES = Path("flashinfer:cudacore_decode", (r"(Single|Batch)DecodeWith\w+K
 # FlashInfer recommends 128 MB for split KV, vLLM gives it 394: long contexts of many heads want more.
 _WORKSPACE_BYTES = 512 << 20
 
-# What its C++ throws for what it was not compiled for reaches Python as a RuntimeError, with a source line before it.
-_DECLINES = re.compile(r"(Unsupported|Not supported) .*", re.IGNORECASE)
+# How it says no: its Python by ValueError and NotImplementedError, as which mistakes of a caller come, too; its C++, of
+# what it was not compiled for, as a RuntimeError with a source line before the words. "failed with error operation not
+# supported" is what the CUDA runtime said.
+_DECLINES = re.compile(
+    r"(?:\A|(?<=: ))[^\n:]*\b"
+    r"(unsupported |(?<!operation )not (yet )?support|only (currently )?support|requires tensor-core)[^\n]*",
+    re.IGNORECASE,
+)
+_declining = partial(declining, _DECLINES, (RuntimeError, ValueError))
 
 _CAST = "Our current prefill kernel implementation needs f16 input"
 
 
 class FlashInfer:
     name = "flashinfer"
-    refusals = (Declined, NotImplementedError, ValueError)
+    refusals = (Declined,)
     environment = (
         "FLASHINFER_ALLOW_EXPERIMENTAL_AUTO_BACKENDS",
         "FLASHINFER_CUDA_ARCH_LIST",
@@ -76,10 +87,10 @@ class FlashInfer:
         from kaudit_probes.engines.flashinfer_calls import planned
 
         problem = problem_of(cell, self._cuda_cores)
-        if isinstance(problem, Skipped):
-            raise ValueError(problem.reason)
-        with declining(_DECLINES):
-            return _Call(planned(Inputs(cell, problem, self._workspace), self._cuda_cores), self._sm)
+        assert not isinstance(problem, Skipped), problem.reason
+        with _declining():
+            inputs = Inputs(cell, problem, self._workspace)
+            return _Call(planned(inputs, self._cuda_cores), self._sm, inputs)
 
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
         """FlashInfer chooses without a word, but for one: it casts fp8 queries that FA3 does not take."""
@@ -96,12 +107,12 @@ class FlashInferCudaCores(FlashInfer):
 
 
 class _Call:
-    def __init__(self, calls: Mapping[str, Planned], sm: int) -> None:
-        self._calls, self._sm = calls, sm
+    def __init__(self, calls: Mapping[str, Planned], sm: int, inputs: Inputs) -> None:
+        self._calls, self._sm, self._inputs = calls, sm, inputs
 
     def run(self, span: Span) -> None:
         for op, call in self._calls.items():
-            with span(op), declining(_DECLINES):
+            with span(op), _declining():
                 call.run()
 
     def claimed(self) -> Mapping[str, str]:
@@ -113,3 +124,16 @@ class _Call:
             for op, call in self._calls.items()
             if (call.word or call.asked) == "fa2"
         }
+
+    def numbers(self) -> list[Computed]:
+        """The output alone: its log-sum-exp would take another call than the one that was profiled."""
+        asked = self._inputs.attention()
+        return [Computed(op, self._over_poison(call), asked) for op, call in self._calls.items()] if asked else []
+
+    def _over_poison(self, call: Planned) -> Tensor:
+        """[tokens, q_heads, v_head_dim]. The functions of one request give an output of their own."""
+        poison(self._inputs.out)
+        with _declining():
+            found = call.run()
+        assert isinstance(found, Tensor)
+        return found.clone().view_as(self._inputs.out)

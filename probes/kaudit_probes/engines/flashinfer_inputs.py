@@ -1,6 +1,8 @@
 """The tensors of a cell as FlashInfer wants them: NHD, requests packed one after another. Imports no FlashInfer."""
 
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from torch import Tensor
 from kaudit.cell import Cell
 from kaudit_probes.engines.batches import Pages, kv_lens, normal, offsets, q_lens, visible
 from kaudit_probes.engines.flashinfer_problem import Problem
+from kaudit_probes.oracle import Attention, Request, Rules, gathered
 
 
 class Inputs:
@@ -43,10 +46,10 @@ class Inputs:
         dtype, page = self.problem.kv_dtype, self.cell.layout.page
         if heads.dim == heads.v_dim:
             # One tensor: K and V of unlike strides would cost FlashInfer another JIT module.
-            return self._normal(dtype, pages, 2, page, heads.kv, heads.dim)
+            return self._normal(dtype, pages, 2, page, heads.kv, heads.dim, seed=1)
         return (
-            self._normal(dtype, pages, page, heads.kv, heads.dim),
-            self._normal(dtype, pages, page, heads.kv, heads.v_dim),
+            self._normal(dtype, pages, page, heads.kv, heads.dim, seed=1),
+            self._normal(dtype, pages, page, heads.kv, heads.v_dim, seed=2),
         )
 
     @cached_property
@@ -54,8 +57,8 @@ class Inputs:
         """[KV tokens, kv_heads, head_dim] and the same of V."""
         heads, tokens = self.cell.heads, sum(self.kv_lens)
         return (
-            self._normal(self.problem.kv_dtype, tokens, heads.kv, heads.dim),
-            self._normal(self.problem.kv_dtype, tokens, heads.kv, heads.v_dim),
+            self._normal(self.problem.kv_dtype, tokens, heads.kv, heads.dim, seed=1),
+            self._normal(self.problem.kv_dtype, tokens, heads.kv, heads.v_dim, seed=2),
         )
 
     @cached_property
@@ -70,7 +73,41 @@ class Inputs:
     @cached_property
     def sinks(self) -> Tensor:
         """[q_heads]"""
-        return self._normal(torch.float32, self.cell.heads.q)
+        return self._normal(torch.float32, self.cell.heads.q, seed=3)
 
-    def _normal(self, dtype: torch.dtype, *shape: int) -> Tensor:
-        return normal(self._device, dtype, *shape)
+    def attention(self) -> Attention | None:
+        """What attention over these should come to. None where the textbook cannot tell: FlashInfer rotates q and k in
+        the kernel by sines of its own precision, and rounds fp8 queries' weights to fp8."""
+        problem, cell = self.problem, self.cell
+        if problem.pos_encoding != "NONE" or problem.q_dtype.itemsize == 1:
+            return None
+        rules = Rules(
+            cell.mask,
+            cell.heads.dim**-0.5,
+            problem.softcap or None,
+            self.sinks if problem.entry == "sink" else None,
+        )
+        return Attention(self._requests, rules, cell.layout.page)
+
+    def _requests(self) -> Iterator[Request]:
+        q_starts, kv_starts = pairwise(self.q_starts.tolist()), pairwise(self.kv_starts.tolist())
+        for number, (own, held) in enumerate(zip(q_starts, kv_starts, strict=True)):
+            if self.cell.layout.kind == "paged":
+                k, v = self._paged(number)
+            else:
+                k, v = (packed[slice(*held)] for packed in self.packed_kv)
+            q_len, kv_len = self.q_lens[number], self.kv_lens[number]
+            given = visible(self.cell.mask, q_len, kv_len) if self.cell.mask.kind == "custom" else None
+            yield Request(self.q[slice(*own)], k, v, given)
+
+    def _paged(self, request: int) -> tuple[Tensor, Tensor]:
+        """K and V of one request, [KV tokens, kv_heads, dim] each, off its pages."""
+        start, end = self.pages.starts[request : request + 2].tolist()
+        pages = self.pages.indices[start:end].long().to(self._device)
+        held = self.paged_kv
+        k, v = held.unbind(1) if isinstance(held, Tensor) else held
+        kv_len = self.kv_lens[request]
+        return tuple(gathered(pool.contiguous(), pages).flatten(0, 1)[:kv_len] for pool in (k, v))  # type: ignore[return-value]
+
+    def _normal(self, dtype: torch.dtype, *shape: int, seed: int = 0) -> Tensor:
+        return normal(self._device, dtype, *shape, seed=seed)

@@ -18,7 +18,9 @@ from kaudit.observation import Skipped
 from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
 from kaudit_probes.engines.flashinfer_reasons import unmet
 
-Generator = Literal["batch_decode", "batch_prefill", "single_decode", "single_prefill", "quantization"]
+Generator = Literal[
+    "batch_decode", "batch_prefill", "attention_sink", "single_decode", "single_prefill", "quantization"
+]
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,7 @@ class Module:
 
 
 def modules(cells: Sequence[Cell], sm: int) -> list[Module]:
-    """What both FlashInfer engines need for the cells on a GPU of compute capability `sm` (90 is 9.0).
-
-    Less the attention-sink wrapper's, which come of arguments that it makes up inside.
-    """
+    """What both FlashInfer engines need for the cells on a GPU of compute capability `sm` (90 is 9.0)."""
     needed: dict[Module, None] = {}
     for cell in cells:
         for cuda_cores in (False, True):
@@ -68,6 +67,8 @@ def _of(problem: Problem, cuda_cores: bool, sm: int) -> Iterator[Module]:
                 yield replace(kept, pos_encoding="NONE", window=False, softcap=False)
         case "ragged":
             yield chosen
+        case "sink":
+            yield _module("attention_sink", problem, _backend(problem, sm))
         case "single_prefill":
             yield _module("single_prefill", problem, _backend(problem, sm))
         case "single_decode":
@@ -93,7 +94,9 @@ def _module(generator: Generator, problem: Problem, backend: str = "") -> Module
 def spec(module: Module) -> Any:
     """FlashInfer's own description of the module, ready to build."""
     from flashinfer.jit.attention import modules as generators
+    from flashinfer.jit.attention.variants import attention_sink_decl
     from flashinfer.jit.quantization import gen_quantization_module
+    from flashinfer.jit.utils import filename_safe_dtype_map
     from flashinfer.utils import PosEncodingMode
 
     variant = *module.head_dims, PosEncodingMode[module.pos_encoding].value, module.window, module.softcap
@@ -106,6 +109,26 @@ def spec(module: Module) -> Any:
             return generators.gen_single_decode_module(*module.dtypes, *variant)
         case "single_prefill", backend:
             return generators.gen_single_prefill_module(backend, *module.dtypes, *variant, False)
+        case "attention_sink", backend:
+            # The wrapper makes its arguments up inside, and gives them another name than FlashInfer's own generator.
+            q_dtype = filename_safe_dtype_map[module.dtypes[0]]
+            name = f"batch_prefill_attention_sink_{q_dtype}_swa_{module.window}_{backend}"
+            return generators.gen_customize_batch_prefill_module(
+                backend,
+                name,
+                *module.dtypes,
+                torch.int32,
+                *module.head_dims,
+                ["sink"],
+                ["float"],
+                ["sm_scale"],
+                ["double"],
+                "AttentionSink",
+                attention_sink_decl[backend],
+                use_sliding_window=module.window,
+                pos_encoding_mode=PosEncodingMode[module.pos_encoding].value,
+                paged_kv_stride_mode="independent" if backend == "fa2" else "runtime",
+            )
         case "batch_prefill", "fa2":
             # What the wrappers load for K and V of like strides; the public generator's is another module.
             return generators._gen_batch_prefill_primary_module("fa2", *module.dtypes, torch.int32, *variant, False)

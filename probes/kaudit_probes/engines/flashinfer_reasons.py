@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from kaudit.observation import Reason, Rejection, Said, Unmet
+from kaudit_probes.engines import mirrored
 from kaudit_probes.engines.flashinfer_problem import Problem
 
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -28,20 +29,20 @@ def unmet(problem: Problem, sm: int) -> Iterator[Unmet]:
     """The conditions of FA3 that the problem does not meet."""
     q, kv = _short(problem.q_dtype), _short(problem.kv_dtype)
     if sm // 10 != 9:
-        yield Unmet("gpu", f"sm_{sm}", "sm_90, whose instructions FA3 is written in")
+        yield mirrored("gpu", f"sm_{sm}", "sm_90, whose instructions FA3 is written in")
     if problem.custom_mask:
-        yield Unmet("mask", "custom", "none, causal or a window")
+        yield mirrored("mask", "custom", "none, causal or a window")
     if problem.pos_encoding != "NONE":
-        yield Unmet("pos_encoding_mode", problem.pos_encoding, "NONE: rotate before the attention")
+        yield mirrored("pos_encoding_mode", problem.pos_encoding, "NONE: rotate before the attention")
     if problem.kv_dtype in _FP8 and problem.q_dtype not in _FP8:
-        yield Unmet("kv_dtype", kv, f"an fp8 query too, has {q}")
+        yield mirrored("kv_dtype", kv, f"an fp8 query too, has {q}")
     if problem.entry == "decode" and not {problem.q_dtype, problem.kv_dtype} & set(_FP8):
-        yield Unmet("wrapper", f"decode of {q}", "fp8 Q or KV, else its auto never asks for FA3")
+        yield mirrored("wrapper", f"decode of {q}", "fp8 Q or KV, else its auto never asks for FA3")
     if problem.entry == "single_decode":
-        yield Unmet("entry", "single_decode_with_kv_cache", "single_prefill_with_kv_cache, which chooses")
+        yield mirrored("entry", "single_decode_with_kv_cache", "single_prefill_with_kv_cache, which chooses")
     dims = problem.head_dim, problem.v_head_dim
     if dims not in ((64, 64), (128, 128), (256, 256), (192, 128)):
-        yield Unmet("head_dim", f"{dims[0]}x{dims[1]}", "64, 128 or 256 for K and V alike, or 192x128")
+        yield mirrored("head_dim", f"{dims[0]}x{dims[1]}", "64, 128 or 256 for K and V alike, or 192x128")
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -1,6 +1,6 @@
 """The bundled reference engine behind the Engine protocol: the one module that imports kaudit_kernels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from kaudit.cell import Cell
@@ -11,6 +11,9 @@ from kaudit_kernels.engine import Step, device_facts, ops
 from kaudit_kernels.problem import DType, Problem
 from kaudit_kernels.revision import revision
 from kaudit_probes.engines import Heard, Path, Span
+from kaudit_probes.engines.reference_numbers import computed, poison_slots
+from kaudit_probes.numerics import Computed
+from kaudit_probes.poison import Poisoning
 
 _Rejections = dict[str, tuple[Rejection, ...]]
 
@@ -43,7 +46,7 @@ class ReferenceEngine:
         return None
 
     def prepare(self, cell: Cell) -> "_Call":
-        return _Call(problem_of(cell, self._sm, self._sm_count), self._device)
+        return _Call(cell, problem_of(cell, self._sm, self._sm_count), self._device)
 
     def announced(self, heard: Heard) -> _Rejections:
         decisions = [record.__dict__["decision"] for record in heard.records if record.name == ANNOUNCER]
@@ -51,7 +54,8 @@ class ReferenceEngine:
 
 
 class _Call:
-    def __init__(self, problem: Problem, device: str) -> None:
+    def __init__(self, cell: Cell, problem: Problem, device: str) -> None:
+        self._cell = cell
         self._problem = problem
         self._step = Step(problem, device)
 
@@ -63,6 +67,12 @@ class _Call:
 
     def explain(self) -> _Rejections:
         return {op: _rejections(decide(op, self._problem, CATALOGUE), "asked") for op in ops(self._problem)}
+
+    def numbers(self) -> Iterator[Computed]:
+        poison_slots(self._step.inputs)
+        with Poisoning():
+            self._step.run()
+        return computed(self._cell, self._step.inputs, self._step.outputs)
 
 
 def problem_of(cell: Cell, sm: int, sm_count: int) -> Problem:

@@ -8,11 +8,13 @@ import torch
 from kaudit.cell import Cell
 from kaudit.observation import Refused, Rejection, Skipped
 from kaudit_probes.engines import Heard, Path, Span
-from kaudit_probes.engines.sdpa_call import OPS, Arguments, calls
+from kaudit_probes.engines.sdpa_call import OPS, Arguments, attention_of, calls, tokens_of
 from kaudit_probes.engines.sdpa_reasons import ENABLED, PATHS, rejections, turned_down
-from kaudit_probes.engines.torch_attention import revision, untold
+from kaudit_probes.engines.torch_attention import UNFUSED, revision, untold
+from kaudit_probes.numerics import Computed
+from kaudit_probes.poison import run_over_poison
 
-# What proves each back end. Math shows nothing of its own: products and a softmax that anyone may launch.
+# What proves each back end. Math shows no name of its own, but roles: products and a softmax that anyone may launch.
 _ON_CUDA = {
     "sdpa:cudnn": (r"cudnn_\w*sdpa",),
     # FlashAttention 2 is built in; activate_flash_attention_impl puts 3 or 4 in its place, and the choice stays FLASH.
@@ -42,7 +44,7 @@ class SdpaEngine:
         built = {path for path in shows if device == "cpu" or _built(path)}
         order = dict.fromkeys(torch._C._get_sdp_priority_order())
         self._order = [backend for backend in order if PATHS.get(backend) in built]
-        self._paths = tuple(Path(PATHS[backend], shows[PATHS[backend]]) for backend in self._order)
+        self._paths = tuple(_path(PATHS[backend], shows[PATHS[backend]]) for backend in self._order)
 
     def revision(self) -> str:
         return revision()
@@ -71,7 +73,7 @@ class SdpaEngine:
         return Skipped(why) if why else None
 
     def prepare(self, cell: Cell) -> "_Call":
-        return _Call(calls(cell, self._device), self._order)
+        return _Call(cell, calls(cell, self._device), self._order)
 
     def announced(self, heard: Heard) -> dict[str, tuple[Rejection, ...]]:
         said: dict[str, list[str]] = {}
@@ -83,7 +85,8 @@ class SdpaEngine:
 
 
 class _Call:
-    def __init__(self, made: dict[str, Arguments], order: list[int]) -> None:
+    def __init__(self, cell: Cell, made: dict[str, Arguments], order: list[int]) -> None:
+        self._cell = cell
         self._calls = made
         self._order = order
 
@@ -101,6 +104,18 @@ class _Call:
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
         return {op: turned_down(arguments, self._order) for op, arguments in self._calls.items()}
+
+    def numbers(self) -> list[Computed]:
+        """The equal calls are held against what the cell's own should come to."""
+        asked = attention_of(self._cell, self._calls["attention"])
+        return [
+            Computed(op, tokens_of(self._cell, run_over_poison(arguments.run)), asked)
+            for op, arguments in self._calls.items()
+        ]
+
+
+def _path(name: str, shows: tuple[str, ...]) -> Path:
+    return Path(name, shows) if shows else Path(name, roles=UNFUSED)
 
 
 def _built(path: str) -> bool:

@@ -1,5 +1,6 @@
 """Calls of scaled_dot_product_attention: a cell's own, and others that must come to the same result."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -8,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from kaudit.cell import Cell
 from kaudit_probes.engines.batches import DTYPES, kv_lens, normal, q_lens, visible
+from kaudit_probes.oracle import Attention, Request, Rules
 
 # One call, said in other words: ops that share the name before "=" compute the same, so one kernel family should serve
 # them all.
@@ -65,6 +67,23 @@ def calls(cell: Cell, device: str) -> dict[str, Arguments]:
     if heads.kv == 1 and group > 1:
         made[BROADCAST_HEAD] = replace(own, gqa=False)
     return made
+
+
+def attention_of(cell: Cell, own: Arguments) -> Attention:
+    """What the cell's own call should come to: each request without its padding."""
+
+    def requests() -> Iterator[Request]:
+        for number, (q_len, kv_len) in enumerate(zip(q_lens(cell), kv_lens(cell), strict=True)):
+            q, k, v = own.q[number, :, :q_len], own.k[number, :, :kv_len], own.v[number, :, :kv_len]
+            given = visible(cell.mask, q_len, kv_len) if cell.mask.kind == "custom" else None
+            yield Request(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), given)
+
+    return Attention(requests, Rules(cell.mask, cell.heads.dim**-0.5))
+
+
+def tokens_of(cell: Cell, out: Tensor) -> Tensor:
+    """From [batch, q_heads, q_len, v_dim], without padding, one request after another: [tokens, q_heads, v_dim]."""
+    return torch.cat([of_one[:, :q_len].transpose(0, 1) for of_one, q_len in zip(out, q_lens(cell), strict=True)])
 
 
 def sees_all(cell: Cell) -> bool:

@@ -1,21 +1,40 @@
-"""torch.nn.attention.varlen: attention over ragged and paged K and V, by the FlashAttention in torch."""
+"""torch.nn.attention.varlen: attention over ragged and paged K and V, by the FlashAttention in torch, or cuDNN.
 
-from collections.abc import Mapping
+cuDNN is its choice for long queries on Hopper and Blackwell since torch 2.14. It logs which one it takes, at INFO on a
+logger that torch keeps at WARNING: nobody hears that unasked, so it is its claim and no announcement.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from inspect import signature
+from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kaudit.cell import Cell
 from kaudit.errors import UserError
-from kaudit.observation import Refused, Rejection, Skipped
-from kaudit_probes.engines import Heard, Path, Span
+from kaudit.observation import Refused, Rejection, Said, Skipped, Unmet
+from kaudit_probes.engines import Heard, Path, Span, mirrored
 from kaudit_probes.engines.batches import DTYPES, Pages, kv_lens, normal, offsets, q_lens
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
-from kaudit_probes.engines.torch_attention import revision, untold
+from kaudit_probes.engines.torch_attention import overhearing, revision, untold
+from kaudit_probes.numerics import Computed
+from kaudit_probes.oracle import Attention, Request, Rules
+from kaudit_probes.poison import run_over_poison
 
+_CUDNN = Path("varlen:cudnn", (r"cudnn_\w*sdpa",))
 _FLASH = Path("varlen:flash", (r"flash_fwd_(splitkv_)?kernel|FlashAttnFwdSm|FlashAttentionForward",))
+
+_CHOICE = "torch.nn.attention.varlen"
+_CLAIMS = {
+    "Using cuDNN backend for varlen_attn": _CUDNN.name,
+    "Using Flash Attention backend for varlen_attn": _FLASH.name,
+}
+_LONGEST_FOR_FLASH = 128
+"""torch's own limit: below it cuDNN is not asked."""
 
 
 class VarlenEngine:
@@ -26,11 +45,14 @@ class VarlenEngine:
     def __init__(self, device: str) -> None:
         self._device = device
         try:
-            self._attend = import_module("torch.nn.attention.varlen").varlen_attn
+            varlen = import_module("torch.nn.attention.varlen")
         except ImportError:
             raise UserError(
                 f"--engine {self.name}: torch {torch.__version__} has no torch.nn.attention.varlen; install 2.10"
             ) from None
+        self._attend = varlen.varlen_attn
+        # Before 2.14 there is code for cuDNN, which nothing reaches.
+        self._paths = (_CUDNN, _FLASH) if hasattr(varlen, "_can_use_cudnn") else (_FLASH,)
         # Each torch since 2.10 has given it more arguments.
         self._takes = frozenset(signature(self._attend).parameters)
 
@@ -42,7 +64,7 @@ class VarlenEngine:
         return {"varlen.flash_impl": current() or "built in", "varlen.takes": " ".join(sorted(self._takes))}
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"attention": (_FLASH,)}
+        return {"attention": self._paths}
 
     def supports(self, cell: Cell) -> Refused | Skipped | None:
         why = untold(cell, "varlen_attn", set()) or self._missing(cell)
@@ -61,27 +83,71 @@ class VarlenEngine:
         return f"varlen_attn of torch {torch.__version__} has no {' and no '.join(absent)}" if absent else None
 
     def prepare(self, cell: Cell) -> "_Call":
-        return _Call(self._attend, arguments(cell, self._device, self._takes))
+        given = arguments(cell, self._device, self._takes)
+        return _Call(cell, self._attend, given, cudnn_unmet(cell) if _CUDNN in self._paths else None)
 
-    def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:  # noqa: ARG002
-        """There is one path: nothing is turned down for it."""
+    def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:  # noqa: ARG002 - its word is a claim
         return {}
 
 
 class _Call:
-    def __init__(self, attend: Any, given: Mapping[str, Any]) -> None:
-        self._attend = attend
-        self._given = given
+    """`unmet`: the conditions of cuDNN that the cell does not meet; None if this torch has no such path."""
+
+    def __init__(self, cell: Cell, attend: Any, given: Mapping[str, Any], unmet: tuple[Unmet, ...] | None) -> None:
+        self._cell, self._attend, self._given, self._unmet = cell, attend, given, unmet
+        self._said: list[str] = []
 
     def run(self, span: Span) -> None:
-        with span("attention"), declining(FLASH_ATTENTION):
+        with span("attention"), overhearing(_CHOICE, logging.INFO, self._hear), declining(FLASH_ATTENTION):
             self._attend(**self._given)
 
     def claimed(self) -> Mapping[str, str]:
-        return {}
+        return {"attention": self._said[-1]} if self._said else {}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
-        return {}
+        if self._unmet is None or self.claimed().get("attention") == _CUDNN.name:
+            return {}
+        known = self._unmet or (Said("kaudit: none of the conditions that we know of is unmet by the cell"),)
+        return {"attention": (Rejection(_CUDNN.name, "asked", known),)}
+
+    def numbers(self) -> list[Computed]:
+        """The output, and FlashAttention's log-sum-exp, which is made in any case, and given to who asks."""
+        lse: list[Tensor] = []
+
+        def run() -> Tensor:
+            if self.claimed().get("attention") != _FLASH.name:
+                return self._attend(**self._given)  # type: ignore[no-any-return]
+            asked = import_module("torch.nn.attention.varlen").AuxRequest(lse=True)
+            out, found = self._attend(**self._given, return_aux=asked)
+            lse[:] = [found]
+            return out  # type: ignore[no-any-return]
+
+        with declining(FLASH_ATTENTION):
+            out = run_over_poison(run)
+        # [q_heads, tokens], whatever its docstring says.
+        return [Computed("attention", out, attention_of(self._cell, self._given), lse[0].T if lse else None)]
+
+    def _hear(self, record: logging.LogRecord) -> None:
+        claim = _CLAIMS.get(record.getMessage())
+        if claim is not None:
+            self._said.append(claim)
+
+
+def cudnn_unmet(cell: Cell) -> tuple[Unmet, ...]:
+    """_can_use_cudnn of torch 2.14, which answers a bare boolean, as far as it asks for what a cell says."""
+    longest, heads = max(q_lens(cell)), cell.heads
+    unmet = []
+    if longest <= _LONGEST_FOR_FLASH:
+        unmet.append(mirrored("q_len", str(longest), f"more than {_LONGEST_FOR_FLASH}"))
+    if heads.dim % 8:
+        unmet.append(mirrored("head_dim", str(heads.dim), "a multiple of 8"))
+    if cell.dtype not in ("fp16", "bf16"):
+        unmet.append(mirrored("dtype", cell.dtype, "fp16 or bf16"))
+    if cell.mask.kind != "none":
+        unmet.append(mirrored("mask", str(cell.mask), "none: to it a causal mask is a window"))
+    if heads.q != heads.kv:
+        unmet.append(mirrored("gqa_ratio", str(heads.q // heads.kv), "as many KV heads as query heads"))
+    return tuple(unmet)
 
 
 def arguments(cell: Cell, device: str, takes: frozenset[str]) -> dict[str, Any]:
@@ -102,10 +168,27 @@ def arguments(cell: Cell, device: str, takes: frozenset[str]) -> dict[str, Any]:
         given["seqused_k"] = torch.tensor(keys, dtype=torch.int32, device=device)
     else:
         shape = [sum(keys), heads.kv, heads.dim]
-    given |= {"key": normal(device, dtype, *shape), "value": normal(device, dtype, *shape)}
+    given |= {"key": normal(device, dtype, *shape, seed=1), "value": normal(device, dtype, *shape, seed=2)}
     if heads.q > heads.kv and "enable_gqa" in takes:  # where it is no argument, the kernel shares heads unasked
         given["enable_gqa"] = True
     return given | _mask(cell, takes)
+
+
+def attention_of(cell: Cell, given: Mapping[str, Any]) -> Attention:
+    """What varlen_attn should come to with these arguments."""
+
+    def requests() -> Iterator[Request]:
+        starts = pairwise(offsets(q_lens(cell)).tolist()), pairwise(offsets(kv_lens(cell)).tolist())
+        for number, (own, held) in enumerate(zip(*starts, strict=True)):
+            k, v = given["key"], given["value"]
+            if "block_table" in given:
+                # Rows of the table are filled up with pages of others: the length tells how far it goes.
+                k, v = (pool[given["block_table"][number].long()].flatten(0, 1)[: held[1] - held[0]] for pool in (k, v))
+            else:
+                k, v = k[slice(*held)], v[slice(*held)]
+            yield Request(given["query"][slice(*own)], k, v)
+
+    return Attention(requests, Rules(cell.mask, cell.heads.dim**-0.5), cell.layout.page)
 
 
 def _mask(cell: Cell, takes: frozenset[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ name it is chosen, stands inside the op. Cells with skewed lengths are left-padd
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,19 +18,25 @@ from torch.overrides import TorchFunctionMode
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Said, Skipped, Unmet
-from kaudit_probes.engines import Heard, Path, Span, not_installed
+from kaudit_probes.engines import Heard, Path, Span, mirrored, not_installed
 from kaudit_probes.engines.batches import DTYPES, kv_lens, normal
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
 from kaudit_probes.engines.sdpa import SdpaEngine
 from kaudit_probes.engines.sdpa_call import Arguments
 from kaudit_probes.engines.sdpa_reasons import PATHS, turned_down
+from kaudit_probes.engines.torch_attention import UNFUSED, announced_of_fused
 from kaudit_probes.engines.transformers_configs import config_of, unsupported
 
 # The math back end of SDPA and the eager function of a model launch alike: products and a softmax.
 _UNFUSED = "unfused"
 
+# SDPA has no softcap to be given. Where a model that has one is served by it all the same, what runs is another
+# attention than the cell's, and fused kernels look alike with and without: so the row says of which op it is.
+UNCAPPED = "attention_without_softcap"
+
 # How transformers says no to a model's attention, by exceptions that any mistake has, too.
 _NO = re.compile(r"[^\n]*(not support|cannot be used)[^\n]*")
+
 # How it says that it gives another attention than it would have: "using `…` instead!", "Automatically falling back to".
 _FALLS_BACK = re.compile(r"(?=.*(attn|attention)).*(fall(ing)? back|instead)", re.IGNORECASE | re.DOTALL)
 
@@ -61,7 +67,8 @@ class TransformersEngine:
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         paths = self._sdpa.paths()["attention"]
-        return {"attention": (*(path for path in paths if path.shows), Path(_UNFUSED))}
+        served = *(path for path in paths if path.shows), Path(_UNFUSED, roles=UNFUSED)
+        return {"attention": served, UNCAPPED: served}
 
     def supports(self, cell: Cell) -> Refused | Skipped | None:
         why = unsupported(cell)
@@ -79,10 +86,10 @@ class TransformersEngine:
         return _Call(cell, model, self._device, [path.name for path in self.paths()["attention"]])
 
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
-        """What transformers logs of falling back is about the attention that it would rather have given."""
+        """What transformers logs of falling back is about all that it would rather have given: each fused path."""
         words = (record.getMessage() for record in heard.records if record.name.startswith("transformers"))
         said = tuple(Said(text) for text in dict.fromkeys(words) if _FALLS_BACK.search(text))
-        return {"attention": (Rejection(self.paths()["attention"][0].name, "announced", said),)} if said else {}
+        return announced_of_fused(self.paths(), said) if said else {}
 
 
 class TransformersEagerEngine(TransformersEngine):
@@ -92,7 +99,7 @@ class TransformersEagerEngine(TransformersEngine):
     _asked = "eager"
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"attention": (Path(_UNFUSED),)}
+        return {"attention": (Path(_UNFUSED, roles=UNFUSED),)}
 
 
 class TransformersFlashEngine(TransformersEngine):
@@ -111,7 +118,8 @@ class TransformersFlashEngine(TransformersEngine):
             raise UserError(f"--engine {self.name}: flash-attn 2 is not installed, or sees no GPU; {get}")
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"attention": (Path(str(self._asked), (r"flash::flash_fwd_(splitkv_)?kernel",)), Path(_UNFUSED))}
+        flash = Path(str(self._asked), (r"flash::flash_fwd_(splitkv_)?kernel",))
+        return {"attention": (flash, Path(_UNFUSED, roles=UNFUSED))}
 
 
 class _Call:
@@ -122,37 +130,41 @@ class _Call:
         self._padding = padding(cell).to(device)
         past = shape.batch, heads.kv, shape.kv_len - shape.q_len, heads.dim
         self._past = normal(device, DTYPES[cell.dtype], *past)
+        self._op = "attention"
         with _Overhearing() as overheard:
             self.run(lambda _: nullcontext())
         self._arguments = overheard.arguments
+        if "softcap" in cell.features and overheard.arguments is not None:
+            self._op = UNCAPPED
 
     def run(self, span: Span) -> None:
-        with _inside(span, self._model.config._attn_implementation):
+        with _inside(lambda: span(self._op), self._model.config._attn_implementation):
             self._forward()
 
     def claimed(self) -> Mapping[str, str]:
         """transformers claims `sdpa`, `eager` or another implementation; of SDPA's back ends, torch says which."""
         match str(self._model.config._attn_implementation):
             case "eager":
-                return {"attention": _UNFUSED}
+                return {self._op: _UNFUSED}
             case "sdpa" if self._arguments is not None:
                 chosen = PATHS[self._arguments.choice()]
-                return {"attention": _UNFUSED if chosen == "sdpa:math" else chosen}
+                return {self._op: _UNFUSED if chosen == "sdpa:math" else chosen}
             case implementation:
-                return {"attention": implementation}
+                return {self._op: implementation}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
         fused = self._paths[:-1]
         if self._model.config._attn_implementation == "eager":
-            needs = Unmet("model", f"{type(self._model).__name__} in eager", "a class with _supports_sdpa")
-            return {"attention": tuple(Rejection(path, "asked", (needs,)) for path in fused)}
+            name = type(self._model).__name__
+            needs = mirrored("model", f"{name} in eager", "a class with _supports_sdpa")
+            return {self._op: tuple(Rejection(path, "asked", (needs,)) for path in fused)}
         if self._arguments is None:
             return {}
         ordered = dict.fromkeys(torch._C._get_sdp_priority_order())
         order = [backend for backend in ordered if PATHS.get(backend) in (*fused, "sdpa:math")]
         made = tuple(mask_made(self._cell)) if self._arguments.mask is not None else ()
         return {
-            "attention": tuple(
+            self._op: tuple(
                 # Flash takes no mask at all, so what made transformers build one is a reason of this path.
                 Rejection(why.path, why.source, (*why.reasons, *made)) if why.path == "sdpa:flash" else why
                 for why in turned_down(self._arguments, order)
@@ -181,11 +193,11 @@ def mask_made(cell: Cell) -> Iterator[Unmet]:
     q_len, kv_len, batch = cell.shape.q_len, cell.shape.kv_len, cell.shape.batch
     padded = sum(length < kv_len for length in kv_lens(cell))
     if padded:
-        yield Unmet("padding", f"{padded} of {batch} rows", "no padded row, for one makes a mask for all")
+        yield mirrored("padding", f"{padded} of {batch} rows", "no padded row, for one makes a mask for all")
     if q_len not in (1, kv_len):
-        yield Unmet("q_len", f"{q_len} of {kv_len}", "1, or all of kv_len")
+        yield mirrored("q_len", f"{q_len} of {kv_len}", "1, or all of kv_len")
     if cell.mask.window and kv_len >= cell.mask.window:
-        yield Unmet("window", str(cell.mask.window), f"a window wider than the {kv_len} keys")
+        yield mirrored("window", str(cell.mask.window), f"a window wider than the {kv_len} keys")
 
 
 class _Overhearing(TorchFunctionMode):
@@ -203,7 +215,7 @@ class _Overhearing(TorchFunctionMode):
 
 
 @contextmanager
-def _inside(span: Span, implementation: str) -> Iterator[None]:
+def _inside(span: Callable[[], AbstractContextManager[object]], implementation: str) -> Iterator[None]:
     """The attention function that transformers chooses by the name `implementation`, inside the op's span."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -212,7 +224,7 @@ def _inside(span: Span, implementation: str) -> Iterator[None]:
     def attention(module: Any, *args: Any, **kwargs: Any) -> Any:
         # The eager function of a model stands in the module of its class, and in no table.
         serve = real or sys.modules[type(module).__module__].eager_attention_forward
-        with span("attention"), declining(_NO, (ValueError,)), declining(FLASH_ATTENTION):
+        with span(), declining(_NO, (ValueError,)), declining(FLASH_ATTENTION):
             return serve(module, *args, **kwargs)
 
     ALL_ATTENTION_FUNCTIONS[implementation] = attention

@@ -4,6 +4,7 @@ Its ops state what they need as data, and not_supported_reasons() answers with a
 xFormers' own texts. It never falls back to eager: what no op takes is refused.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from kaudit.cell import Cell
 from kaudit.observation import Refused, Rejection, Said, Skipped
 from kaudit_probes.engines import Heard, Path, Span, not_installed
 from kaudit_probes.engines.batches import DTYPES, kv_lens, normal, q_lens
+from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.xformers_bias import bias, kv_rows
 
 # In the order of fmha/dispatch.py; split K comes first only for few queries over many keys of shared heads.
@@ -23,10 +25,12 @@ _PATHS = (
     Path("xformers:triton_splitKF", (r"_fwd_kernel_splitK",)),
 )
 
+_SET = re.compile(r"\{([^{}]*)\}")
+
 
 class XformersEngine:
     name = "xformers"
-    refusals = (NotImplementedError,)  # its ValueErrors are about calls that no caller should make
+    refusals = (Declined,)  # its ValueErrors are about calls that no caller should make
     environment = ("XFORMERS_IGNORE_FLASH_VERSION_CHECK",)
 
     def __init__(self, device: str) -> None:
@@ -93,7 +97,12 @@ class _Call:
 
         given = self._inputs
         with span("attention"):
-            memory_efficient_attention_forward(given.query, given.key, given.value, given.attn_bias)
+            try:
+                memory_efficient_attention_forward(given.query, given.key, given.value, given.attn_bias)
+            except NotImplementedError as error:
+                if not str(error).startswith("No operator found"):
+                    raise
+                raise Declined(_no_operator(given)) from error
 
     def claimed(self) -> Mapping[str, str]:
         from xformers.ops import fmha
@@ -110,12 +119,32 @@ class _Call:
         return {"attention": tuple(_turned_down(path, ops[path], self._inputs) for path in faster if path in ops)}
 
 
+def _no_operator(inputs: Any) -> str:
+    """What each op is missing, on one line: xFormers tells the inputs on its first, and this on the lines behind."""
+    from xformers.ops import fmha
+
+    return "; ".join(f"{_name(op)}: {', '.join(_reasons(op, inputs))}" for op in fmha.ALL_FW_OPS)
+
+
+def _reasons(op: Any, inputs: Any) -> list[str]:
+    """Sets of dtypes in them come out in an order that changes from process to process: sorted."""
+    return [_SET.sub(_sorted, text) for text in op.not_supported_reasons(inputs)]
+
+
+def _sorted(members: re.Match[str]) -> str:
+    return f"{{{', '.join(sorted(members[1].split(', ')))}}}"
+
+
 def _turned_down(path: str, op: Any, inputs: Any) -> Rejection:
-    reasons = tuple(Said(text) for text in op.not_supported_reasons(inputs))
+    reasons = tuple(Said(text) for text in _reasons(op, inputs))
     passed_over = Said("kaudit: it takes these inputs; xFormers' order for them has another first, or leaves it out")
     return Rejection(path, "asked", reasons or (passed_over,))
 
 
 def _path(op: Any) -> str:
+    return f"xformers:{_name(op)}"
+
+
+def _name(op: Any) -> str:
     """`fa2F@2.5.7-pt` is fa2F, of the FlashAttention in torch."""
-    return "xformers:" + str(op.NAME).split("@")[0].removesuffix("-pt")
+    return str(op.NAME).split("@")[0].removesuffix("-pt")

@@ -36,7 +36,8 @@ const TIMES = RATIO ? ROWS.times[0].map((was, row) => ratio(was, ROWS.times[1][r
 /** What the list shows of an outcome. */
 function headOf(outcome) {
   const [stopped, path, claimed, graphAsked, graphGot, numerics] = DATA.frames[DATA.frame[outcome]];
-  return { stopped, path, claimed, graphAsked, graphGot, numerics, launches: DATA.launches[outcome] };
+  const predicted = !stopped && numerics === undefined;
+  return { stopped, predicted, path, claimed, graphAsked, graphGot, numerics, launches: DATA.launches[outcome] };
 }
 
 let evidence = null;

@@ -29,10 +29,17 @@ function axisFilters() {
   const groups = [...AXES]
     .filter(([, axis]) => axis.values.length > 1)
     .map(([name, axis]) => {
-      const chosen = new Set();
+      const chosen = view.axes.get(name) ?? new Set();
       view.axes.set(name, chosen);
+      if (chosen.size) document.getElementById("filters").open = true;
       const values = make("fieldset", {}, make("legend", {}, name));
-      const summary = make("summary", {}, name);
+      const summary = make("summary");
+      const say = () => {
+        summary.textContent = [name, [...chosen].map(value => axis.values[value]).join(", ")]
+          .filter(Boolean)
+          .join(": ");
+      };
+      say();
       const group = make("details", {}, summary, values);
       // A long axis has many boxes: they are made when somebody looks.
       group.addEventListener("toggle", () => {
@@ -40,11 +47,7 @@ function axisFilters() {
         const used = [...new Set(axis.of)].sort((a, b) => a - b);
         values.append(...used.map(value => check([` ${axis.values[value]}`], chosen, value)));
       });
-      values.addEventListener("change", () => {
-        summary.textContent = [name, [...chosen].map(value => axis.values[value]).join(", ")]
-          .filter(Boolean)
-          .join(": ");
-      });
+      values.addEventListener("change", say);
       return group;
     });
   document.getElementById("axes").replaceChildren(...groups);
@@ -52,6 +55,7 @@ function axisFilters() {
 
 function clearFilters() {
   view.verdicts.clear();
+  view.axes.clear();
   view.search = document.getElementById("search").value = "";
   for (const box of document.querySelectorAll("#verdicts input")) box.checked = false;
   axisFilters();

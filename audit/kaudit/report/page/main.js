@@ -10,6 +10,7 @@ function refresh() {
   if (view.field && !rows.some(row => down[row] === view.field[0] && across[row] === view.field[1])) view.field = null;
   heat(rows);
   list(rows);
+  writeLink();
 }
 
 function chooseField(place) {
@@ -41,6 +42,7 @@ function selectors() {
     new Option("verdict", ""),
     ...(TIMES ? [new Option(RATIO ? "time, after over before" : "time on the device", "time")] : []),
   );
+  colour.value = view.byTime ? "time" : "";
   colour.addEventListener("change", () => {
     view.byTime = colour.value === "time";
     refresh();
@@ -67,6 +69,11 @@ map.addEventListener("keydown", event => {
   event.preventDefault();
 });
 
+document.getElementById("story").addEventListener("close", () => {
+  view.open = null;
+  writeLink();
+});
+
 const search = document.getElementById("search");
 search.addEventListener("input", () => {
   view.search = search.value.trim();
@@ -74,9 +81,16 @@ search.addEventListener("input", () => {
 });
 document.getElementById("clear").addEventListener("click", clearFilters);
 
-[view.down, view.across] = startAxes();
+const START = startAxes();
+const linked = new URLSearchParams(location.hash.slice(1));
+[view.down, view.across] = START;
+readLink(linked);
+search.value = view.search;
 verdictFilter();
 axisFilters();
 selectors();
 refresh();
+openLinked(linked);
+// Somebody has put another address of this page into the bar.
+addEventListener("hashchange", () => location.reload());
 document.documentElement.dataset.ready = performance.now().toFixed(1);

@@ -10,6 +10,8 @@ function story(row) {
   const title = make("header", {}, make("h2", { id: "cell" }, ...breakable(cellId(cell))), close);
   dialog.replaceChildren(title, ...rows.map(one => opStory(one, one === row)));
   dialog.showModal();
+  view.open = row;
+  writeLink();
   dialog.scrollTop = 0;
 }
 
@@ -63,6 +65,11 @@ function outcomeStory(number, paths, time) {
   if (number < 0) return [make("p", {}, "No row of this op.")];
   const outcome = { ...headOf(number), ...evidenceOf(number) };
   if (outcome.stopped) return [make("p", {}, `It ${outcome.stopped}.`)];
+  const listed = [
+    make("h4", {}, "Paths, fastest first"),
+    make("ol", { className: "paths" }, ...candidates(outcome, paths)),
+  ];
+  if (outcome.predicted) return [...listed, make("p", {}, "Predicted, not observed: nothing ran, no kernel was seen.")];
   const belied = outcome.claimed !== null && outcome.claimed !== outcome.path;
   const facts = {
     "the engine claims": (outcome.claimed ?? "nothing") + (belied ? ", and the kernels show another" : ""),
@@ -73,8 +80,7 @@ function outcomeStory(number, paths, time) {
     ...(TIMES ? { "time on the device": time } : {}),
   };
   return [
-    make("h4", {}, "Paths, fastest first"),
-    make("ol", { className: "paths" }, ...candidates(outcome, paths)),
+    ...listed,
     make("dl", {}, ...Object.entries(facts).flatMap(([name, fact]) => [make("dt", {}, name), make("dd", {}, fact)])),
     kernelTable(outcome.kernels),
   ];
@@ -89,7 +95,8 @@ function candidates(outcome, paths) {
   const items = [...paths, ...unlisted].map((path, place) => {
     const against = outcome.rejections.filter(([of]) => of === path);
     const faster = place < reached && place < paths.length;
-    const fate = fateOf(path === outcome.path, against.length > 0, faster);
+    const chosen = path === outcome.path && (outcome.predicted ? "predicted" : "ran");
+    const fate = fateOf(chosen, against.length > 0, faster);
     const outside = place < paths.length ? "" : ", not in the engine's list";
     const reasons = against.flatMap(([, source, texts]) =>
       texts.map(text => make("li", {}, make("span", { className: "source" }, source), ` ${text}`)),
@@ -107,8 +114,8 @@ function candidates(outcome, paths) {
 }
 
 /** A symbol and words for it. */
-function fateOf(ran, turnedDown, faster) {
-  if (ran) return ["→", "ran"];
+function fateOf(chosen, turnedDown, faster) {
+  if (chosen) return ["→", chosen];
   if (turnedDown) return ["×", "turned down"];
   return faster ? ["?", "no reason is known"] : ["·", "not reached"];
 }

@@ -1,6 +1,15 @@
 // What the reader has asked for, and which rows and axes that means.
 
-const view = { verdicts: new Set(), axes: new Map(), search: "", down: "", across: "", byTime: false, field: null };
+const view = {
+  verdicts: new Set(),
+  axes: new Map(),
+  search: "",
+  down: "",
+  across: "",
+  byTime: false,
+  field: null,
+  open: null,
+};
 
 let ids = null;
 

@@ -1,0 +1,31 @@
+"""`kaudit merge TABLE…`: the shards of a sweep to the table of the whole."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kaudit.terminal import data, words
+
+
+def merge(
+    tables: Annotated[list[Path], typer.Argument(metavar="TABLE…", help="What kaudit sweep --shard wrote.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The table of the whole sweep.")],
+) -> None:
+    """Join the shards of a sweep, and their measures: the table is that of a sweep in one go, to the byte.
+
+    Exit 2 where a shard is missing, or two of them are not of one sweep.
+    """
+    from kaudit.measure import measure_path, merged_measures
+    from kaudit.measure import write as write_measures
+    from kaudit.merge import merged
+    from kaudit.report.summary import summary
+    from kaudit.table import read, write
+
+    whole = merged({path: read(path) for path in tables})
+    measures = merged_measures(tables)
+    write(out, whole)
+    write_measures(measure_path(out), measures)
+    words(f"no measures beside {path}" for path in tables if not measure_path(path).exists())
+    words(summary(whole))
+    data([str(out)])

@@ -1,0 +1,189 @@
+"""A sweep on several GPUs: the table is that of one GPU, to the byte, whatever becomes of the probes."""
+
+import dataclasses
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import pandas as pd
+import pytest
+from test_sweep import Silent
+
+from fakes import fake_probe as fake
+from fakes.drive_sweep import FAKE_PROBE, cell
+from kaudit.crew import Job, Work
+from kaudit.errors import UserError
+from kaudit.observation import Ran
+from kaudit.runs import Run
+from kaudit.sweep import SweepRequest, sweep
+
+GPUS = ("GPU-a", "GPU-b", "GPU-c")
+CELLS = [cell(1, 64 + number) for number in range(200)]
+MIXED = [*CELLS[:60], cell(fake.SEGFAULTS), cell(fake.UNSEEN_IN_COMPANY), cell(fake.POISONS), cell(fake.KILLS_CAPTURE)]
+
+
+def request(out: Path, gpus: tuple[str, ...] = GPUS, *, resume: bool = False, jobs: int = 1) -> SweepRequest:
+    return SweepRequest(FAKE_PROBE, "crew.yaml", "d1", out, resume=resume, gpus=gpus, jobs=jobs)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Gets a line for each probe that starts: its CUDA_VISIBLE_DEVICES."""
+    path = tmp_path / "gpus"
+    monkeypatch.setenv("FAKE_GPUS", str(path))
+    return path
+
+
+def test_the_table_does_not_tell_how_the_cells_were_shared_out(tmp_path: Path, log: Path) -> None:
+    cells = [*MIXED, *(cell(2, 64 + number) for number in range(60))]
+    one, several = tmp_path / "one.jsonl", tmp_path / "several.jsonl"
+    sweep(cells, [], request(one, ()), Silent())
+    assert set(log.read_text().split()) == {os.environ.get("CUDA_VISIBLE_DEVICES", "None")}
+    log.unlink()
+    told = Silent()
+    sweep(cells, [], request(several), told)
+    assert set(log.read_text().split()) == set(GPUS)
+    assert several.read_bytes() == one.read_bytes()
+    assert list(pd.read_parquet(tmp_path / "several.measure.parquet")["cell"]) == list(
+        pd.read_parquet(tmp_path / "one.measure.parquet")["cell"]
+    )
+    assert told.counts[-1] == len(cells)
+    assert "GPU GPU-a: waking up" in told.notes
+
+
+def test_jobs_share_a_gpu_and_the_table_does_not_tell(tmp_path: Path, log: Path) -> None:
+    one, several = tmp_path / "one.jsonl", tmp_path / "several.jsonl"
+    sweep(MIXED, [], request(one, ()), Silent())
+    log.unlink()
+    told = Silent()
+    sweep(MIXED, [], request(several, GPUS[:1], jobs=3), told)
+    assert several.read_bytes() == one.read_bytes()
+    assert {note for note in told.notes if "waking up" in note} == {f"job {job}: waking up" for job in (1, 2, 3)}
+
+
+def test_a_cell_that_runs_alone_has_its_gpu_to_itself() -> None:
+    work = Work([Run("", CELLS[:4], fresh=False)], 2, sharing=True)
+    first, second = work.take(), work.take()
+    assert first
+    assert second
+    work.done(first, [first.cells[0]], 1.0)
+    waiting: SimpleQueue[Job | None] = SimpleQueue()
+    thread = threading.Thread(target=lambda: waiting.put(work.take()))
+    thread.start()
+    with pytest.raises(Empty):
+        waiting.get(timeout=0.3)
+    work.done(second, [], 1.0)
+    alone = waiting.get(timeout=10)
+    thread.join()
+    assert alone == Job(first.run, first.cells[:1], last=True)
+
+
+def test_memory_and_time_that_other_jobs_take_are_no_outcome(tmp_path: Path) -> None:
+    cells = [
+        *CELLS[:20],
+        *(cell(fate, 64 + n) for n in range(3) for fate in (fake.STARVES_IN_COMPANY, fake.HANGS_IN_COMPANY)),
+    ]
+    asked = dataclasses.replace(request(tmp_path / "t.jsonl", (), jobs=2), cell_limit=0.5)
+    _, table = sweep(cells, [], asked, Silent())
+    assert {type(row.outcome) for row in table.rows.values()} == {Ran}
+
+
+def test_several_gpus_work_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DELAY", "0.01")
+    seconds = []
+    for gpus in (GPUS[:1], GPUS[:2]):
+        told = Timed()
+        sweep(CELLS, [], request(tmp_path / f"{len(gpus)}.jsonl", gpus), told)
+        seconds.append(told.took)
+    assert seconds[0] > 1.6 * seconds[1]
+
+
+class Timed(Silent):
+    """From the start of the work to its last cell, in seconds."""
+
+    def begin(self, done: int, total: int) -> None:
+        super().begin(done, total)
+        self.began = time.monotonic()
+
+    def finished(self, done: int) -> None:
+        super().finished(done)
+        self.took = time.monotonic() - self.began
+
+
+def test_gpus_that_differ_are_refused_by_the_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_H100", "GPU-b")
+    with pytest.raises(
+        UserError, match=r"stamp\.device\.name is NVIDIA H200 on GPU-a and NVIDIA H100 on GPU-b; .*each kind by itself"
+    ):
+        sweep(CELLS, [], request(tmp_path / "t.jsonl"), Silent())
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_sweep_of_several_gpus_ends_at_once_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_DELAY", "0.01")
+    monkeypatch.setenv("FAKE_PIDS", str(tmp_path / "pids"))
+    out = tmp_path / "t.jsonl"
+    told = Silent(interrupt_at=CELLS[110].id)
+    threads = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(CELLS, [], request(out), told)
+    assert told.notes[-1].startswith("interrupted: ")
+    assert threading.active_count() == threads
+    for pid in (tmp_path / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+    sweep(CELLS, [], request(out, GPUS[:2], resume=True), Silent())  # fewer GPUs than before
+    whole = tmp_path / "whole.jsonl"
+    sweep(CELLS, [], request(whole, ()), Silent())
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_an_interrupt_in_the_main_thread_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user's Ctrl-C comes: while the threads are in their probes."""
+    monkeypatch.setenv("FAKE_DELAY", "0.05")
+    threads = threading.active_count()
+    alarm = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
+    alarm.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(CELLS, [], request(tmp_path / "t.jsonl"), Silent())
+    alarm.join()
+    assert time.monotonic() - began < 10
+    assert threading.active_count() == threads
+
+
+def test_what_ends_one_gpus_probe_ends_the_sweep_with_one_line(tmp_path: Path) -> None:
+    cells = [*CELLS[:8], *(cell(fake.KILLS_ALL, kv_len) for kv_len in range(1, 40))]
+    threads = threading.active_count()
+    with pytest.raises(UserError, match=r"GPU GPU-.: the probe died 5 times in a row .*--resume"):
+        sweep(cells, [], request(tmp_path / "t.jsonl"), Silent())
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_probes_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    pids = tmp_path / "pids"
+    monkeypatch.setenv("FAKE_DELAY", "0.005")
+    monkeypatch.setenv("FAKE_PIDS", str(pids))
+    chance = random.Random(seed)
+
+    def kill_two() -> None:
+        while not (pids.exists() and len(pids.read_text().split()) >= len(GPUS)):
+            time.sleep(0.001)
+        for pid in chance.sample(pids.read_text().split()[: len(GPUS)], 2):
+            time.sleep(chance.uniform(0.01, 0.15))
+            os.kill(int(pid), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_two)
+    killer.start()
+    sweep(CELLS, [], request(tmp_path / "t.jsonl"), Silent())
+    killer.join()
+    monkeypatch.delenv("FAKE_DELAY")
+    sweep(CELLS, [], request(tmp_path / "whole.jsonl", ()), Silent())
+    assert (tmp_path / "t.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
