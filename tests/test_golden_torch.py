@@ -1,9 +1,11 @@
-"""What real tables of torch's own attention on an H200 (torch 2.11, cuDNN 9.19) say, read back through the product."""
+"""What real tables of torch's own attention on an H200 (torch 2.11, cuDNN 9.19) say, read back through the product, and
+two of a CPU, by two versions of torch."""
 
 from pathlib import Path
 
 import pytest
 
+from kaudit.diff import changes
 from kaudit.findings import findings
 from kaudit.observation import Ran, Said, is_silent_fallback
 from kaudit.table import Table, read
@@ -54,6 +56,29 @@ def test_bf16_decode_runs_a_cudnn_kernel_of_the_last_generation(sdpa: Table) -> 
 def test_one_query_and_one_key_leave_cudnn(sdpa: Table) -> None:
     found = ran(sdpa, "prefill/bf16/kv-bf16/h8x8x128/contiguous/causal/none/plain/b4q1k1")
     assert found.path == "sdpa:flash"
+
+
+@pytest.mark.parametrize("dim", [264, 320, 512])
+@pytest.mark.parametrize("mask", ["causal", "none"])
+def test_shared_heads_wider_than_256_go_to_math_and_expanded_ones_do_not(sdpa: Table, dim: int, mask: str) -> None:
+    cell = f"prefill/bf16/kv-bf16/h8x2x{dim}/contiguous/{mask}/none/plain/b1q8192k8192"
+    assert ran(sdpa, cell).path == "sdpa:math"
+    assert ran(sdpa, cell, "attention=expanded_heads").path == "sdpa:efficient"
+
+
+def test_one_kv_head_without_enable_gqa_goes_to_math(sdpa: Table) -> None:
+    broadcast = [row.outcome for row in sdpa.rows.values() if row.op == "attention=broadcast_head"]
+    assert len(broadcast) >= 18
+    assert {found.path for found in broadcast if isinstance(found, Ran)} == {"sdpa:math"}
+
+
+def test_what_left_math_between_two_torches_is_said_in_one_sentence() -> None:
+    before, after = (read(GOLDEN / f"sdpa-cpu-torch{version}.jsonl") for version in ("2.13", "2.14"))
+    found = list(changes(before, after))
+    assert {(change.kind, change.op) for change in found} == {("improved", "attention=broadcast_head")}
+    assert len(found) == len({row.cell for row in after.rows.values()})
+    lost = list(changes(after, before))
+    assert {change.kind for change in lost} == {"silent_fallback"}
 
 
 def test_any_mask_turns_flash_off(sdpa: Table) -> None:

@@ -1,13 +1,16 @@
 """Records the golden tables: `python tests/golden/record.py OUT`, on the GPU whose tables they are, or on a CPU.
 
-On a GPU: the release matrix twice, and its decode cells with the engine as it is and with two scratch copies of it that
-lost head_dim 128 in the decode kernel, one that says so and one that does not. On a CPU: the smoke matrix.
+`--part NAME`, as often as wanted, records that part alone; by default it is all of ON_GPU, or smoke. An engine that is
+not installed ends the run with one line.
 """
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -16,15 +19,27 @@ from scratch_engine import Loss, scratch_copy
 
 LOST = Loss("split_kv_decode", "head_dim.one_of(64, 128)", "head_dim.one_of(64)", "head_dim=128")
 
+JOBS = 8
+"""Where a cell is seconds of compilation on a core."""
 
-def sweep(out: Path, *arguments: str, first_on_path: Path | None = None) -> None:
+JIT_LIMIT = ("--cell-timeout", "600")
+"""For what is compiled inside a cell all the same."""
+
+
+def run(module: str, *arguments: str, first_on_path: Path | None = None) -> None:
     path = [str(first_on_path or ""), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
-    command = [sys.executable, "-m", "kaudit", "sweep", *arguments, "--out", str(out)]
-    subprocess.run(command, env=environment, check=True)
+    if code := subprocess.run([sys.executable, "-m", module, *arguments], env=environment).returncode:
+        sys.exit(code)
 
 
-def record_gpu(out: Path) -> None:
+def sweep(out: Path, *arguments: str, first_on_path: Path | None = None) -> None:
+    run("kaudit", "sweep", *arguments, "--out", str(out), first_on_path=first_on_path)
+
+
+def reference(out: Path) -> None:
+    """The release matrix twice; its decode cells with the engine as it is, and with two scratch copies of it that lost
+    head_dim 128 in the decode kernel, one that says so and one that does not."""
     sweep(out / "release-h200.jsonl", "release")
     sweep(out / "release-h200-again.jsonl", "release")
     decode = ("release", "--only", "decode/*")
@@ -35,14 +50,51 @@ def record_gpu(out: Path) -> None:
             sweep(out / f"decode-h200-{name}.jsonl", *decode, first_on_path=scratch)
 
 
+def engine(name: str, out: Path, *flags: str, matrix: str = "") -> None:
+    sweep(out / f"{name}-h200.jsonl", matrix or name.replace("-", "_"), "--engine", name, *flags)
+
+
+def flashinfer(name: str, only: str, out: Path) -> None:
+    """The modules are built before, side by side, and not one after another inside the cells."""
+    run("kaudit_probes.engines.flashinfer_jit", "flashinfer", "--only", only)
+    engine(name, out, "--only", only, *JIT_LIMIT, matrix="flashinfer")
+
+
+def smoke(out: Path) -> None:
+    sweep(out / "smoke-cpu.jsonl", "smoke", "--device", "cpu")
+
+
+def sdpa_cpu(python: str, out: Path) -> None:
+    """One KV head for all query heads, on a CPU, by the torch of `python`: recorded with torch 2.13, and with 2.14."""
+    asked = [python, "-c", "from importlib.metadata import version; print('.'.join(version('torch').split('.')[:2]))"]
+    torch = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    table = out / f"sdpa-cpu-torch{torch}.jsonl"
+    sweep(table, "sdpa", "--engine", "sdpa", "--only", "*/h8x1x64/*", "--device", "cpu", "--python", python)
+
+
+ON_GPU: Mapping[str, Callable[[Path], None]] = {
+    "reference": reference,
+    "sdpa": lambda out: engine("sdpa", out, "--jobs", "2"),
+    "torch-varlen": partial(engine, "torch-varlen"),
+    "transformers": partial(engine, "transformers"),
+    "flex": lambda out: engine("flex", out, "--jobs", str(JOBS), *JIT_LIMIT),
+    "flashinfer": partial(flashinfer, "flashinfer", "*"),
+    "flashinfer-cuda-cores": partial(flashinfer, "flashinfer-cuda-cores", "decode/*"),
+}
+
+
 def main() -> None:
     import torch
 
-    out = Path(sys.argv[1])
-    if torch.cuda.is_available():
-        record_gpu(out)
-    else:
-        sweep(out / "smoke-cpu.jsonl", "smoke", "--device", "cpu")
+    parser = argparse.ArgumentParser(prog="record.py")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--part", action="append", choices=(*ON_GPU, "smoke", "sdpa-cpu"))
+    parser.add_argument("--python", default=sys.executable, help="of part sdpa-cpu")
+    arguments = parser.parse_args()
+    parts = {**ON_GPU, "smoke": smoke, "sdpa-cpu": partial(sdpa_cpu, arguments.python)}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.part or (ON_GPU if torch.cuda.is_available() else ("smoke",)):
+        parts[name](arguments.out)
 
 
 if __name__ == "__main__":

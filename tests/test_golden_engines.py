@@ -1,0 +1,142 @@
+"""What tables of FlexAttention and FlashInfer on an H200 say. They are recorded apart: a test of one that is not there
+has no parameters."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kaudit.cell import Cell
+from kaudit.findings import findings
+from kaudit.observation import Ran, Unmet, is_fallback, is_silent_fallback
+from kaudit.table import Table, read
+from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
+from kaudit_probes.engines.flashinfer_reasons import unmet
+from kaudit_probes.engines.flex import SHORT_QUERY
+
+GOLDEN = Path(__file__).parent / "golden"
+HOPPER = 90
+
+
+def of(name: str) -> pytest.MarkDecorator:
+    path = GOLDEN / f"{name}-h200.jsonl"
+    tables = [read(path)] if path.exists() else []
+    return pytest.mark.parametrize("table", tables, ids=[name] * len(tables))
+
+
+def ran(table: Table, op: str) -> Iterator[tuple[Cell, Ran]]:
+    for row in table.rows.values():
+        if row.op == op and isinstance(row.outcome, Ran):
+            yield Cell.parse(row.cell), row.outcome
+
+
+def asked(found: Ran, path: str) -> set[str]:
+    """The axes of the reasons that were asked for; all are by kaudit's own check, as these engines give none."""
+    reasons = [reason for no in found.rejections if (no.path, no.source) == (path, "asked") for reason in no.reasons]
+    assert all(str(reason).startswith("kaudit: ") for reason in reasons)
+    return {reason.axis for reason in reasons if isinstance(reason, Unmet)}
+
+
+@of("flex")
+def test_the_decode_template_s_grid_is_batch_times_kv_heads_and_the_main_one_s_is_not(table: Table) -> None:
+    seen = set()
+    for op in ("attention", SHORT_QUERY):
+        for cell, found in ran(table, op):
+            assert found.path == found.claimed
+            grids = [kernel.grid for kernel in found.kernels if kernel.family == "flex"]
+            assert grids
+            for grid in grids:
+                assert grid is not None
+                if found.path == "flex:decode":
+                    assert cell.shape.batch * cell.heads.kv in grid[:2]  # behind the q blocks, since torch 2.13
+                else:
+                    assert grid[1:] == (cell.shape.batch, cell.heads.q)
+            seen.add((op, found.path))
+    assert seen == {("attention", "flex:main"), (SHORT_QUERY, "flex:decode"), (SHORT_QUERY, "flex:main")}
+
+
+@of("flex")
+def test_a_short_query_leaves_the_decode_template_for_its_ratio_of_heads_alone_and_silently(table: Table) -> None:
+    for cell, found in ran(table, SHORT_QUERY):
+        ratio = cell.heads.q // cell.heads.kv
+        assert (found.path == "flex:decode") == (ratio & (ratio - 1) == 0)
+        if found.path == "flex:main":
+            assert is_silent_fallback(found, table.header.paths[SHORT_QUERY])
+            assert asked(found, "flex:decode") == {"gqa_ratio"}
+
+
+@of("flex")
+def test_the_main_template_is_no_fallback_for_a_long_query(table: Table) -> None:
+    rows = list(ran(table, "attention"))
+    assert rows
+    assert not [cell for cell, found in rows if is_fallback(found, table.header.paths["attention"])]
+
+
+def problems(table: Table, op: str) -> Iterator[tuple[Problem, Ran]]:
+    for cell, found in ran(table, op):
+        problem = problem_of(cell)
+        assert isinstance(problem, Problem)
+        yield problem, found
+
+
+@of("flashinfer")
+def test_the_flashinfer_table_is_whole(table: Table) -> None:
+    assert len({row.cell for row in table.rows.values()}) >= 150
+    assert not [row.key for row in table.rows.values() if isinstance(row.outcome, Ran) and row.outcome.contradiction]
+
+
+@of("flashinfer")
+def test_what_kaudit_mirrors_of_flashinfer_is_what_ran(table: Table) -> None:
+    """Whoever changes a mirrored condition, or sees FlashInfer change one, is told here."""
+    for problem, found in problems(table, "attention"):
+        conditions = {condition.axis for condition in unmet(problem, HOPPER)}
+        assert found.path == ("flashinfer:fa2" if conditions else "flashinfer:fa3")
+        assert asked(found, "flashinfer:fa3") == conditions
+
+
+@of("flashinfer")
+def test_bf16_decode_stays_on_fa2_while_the_prefill_wrapper_of_the_same_cell_takes_fa3(table: Table) -> None:
+    decodes = [(p, found) for p, found in problems(table, "attention") if p.entry == "decode" and not fp8_kv(p)]
+    assert decodes
+    for _, found in decodes:
+        assert found.path == "flashinfer:fa2"
+        assert is_silent_fallback(found, table.header.paths["attention"])
+    twins = [found for p, found in problems(table, "attention=prefill_wrapper") if p.pos_encoding == "NONE"]
+    assert {found.path for found in twins} == {"flashinfer:fa2", "flashinfer:fa3"}  # fa2 with fp8 KV
+    assert any(finding.kind == "disagreement" and "prefill_wrapper" in finding.op for finding in findings(table))
+
+
+@of("flashinfer")
+def test_fp8_kv_under_a_bf16_query_is_fa2_in_every_phase(table: Table) -> None:
+    mixed = [(p.entry, found.path) for p, found in problems(table, "attention") if fp8_kv(p)]
+    assert {entry for entry, _ in mixed} >= {"decode", "paged", "ragged"}
+    assert {path for _, path in mixed} == {"flashinfer:fa2"}
+
+
+@of("flashinfer")
+def test_prefill_is_fa3_and_a_custom_mask_leaves_it(table: Table) -> None:
+    plain = [
+        (p.custom_mask, found.path)
+        for p, found in problems(table, "attention")
+        if p.entry in ("paged", "ragged") and not fp8_kv(p) and p.pos_encoding == "NONE"
+    ]
+    assert set(plain) == {(False, "flashinfer:fa3"), (True, "flashinfer:fa2")}
+
+
+@of("flashinfer")
+def test_a_wrapper_that_was_planned_for_another_mask_before_keeps_fa2(table: Table) -> None:
+    reused = [found for _, found in problems(table, "attention=reused_wrapper")]
+    assert reused
+    assert {found.path for found in reused} == {"flashinfer:fa2"}
+    assert any(finding.kind == "disagreement" and "reused_wrapper" in finding.op for finding in findings(table))
+
+
+@of("flashinfer-cuda-cores")
+def test_without_tensor_cores_decode_has_a_kernel_of_its_own(table: Table) -> None:
+    rows = list(ran(table, "attention"))
+    assert len(rows) >= 20
+    assert {found.path for _, found in rows} == {"flashinfer:cudacore_decode"}
+
+
+def fp8_kv(problem: Problem) -> bool:
+    return problem.kv_dtype != problem.q_dtype
