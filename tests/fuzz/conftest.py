@@ -1,0 +1,6 @@
+"""Configs of models to start from are those that the tests of audit/ have."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
