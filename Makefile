@@ -13,7 +13,7 @@ sweep: $(INSTALLED)
 	$(BIN)/kaudit show build/smoke.jsonl
 
 test: $(INSTALLED) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
