@@ -13,7 +13,8 @@ sweep: $(INSTALLED)
 	$(BIN)/kaudit show build/smoke.jsonl
 
 test: $(INSTALLED) lint
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m 'not timed' --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m timed
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -87,11 +87,12 @@ def test_memory_and_time_that_other_jobs_take_are_no_outcome(tmp_path: Path) -> 
         *CELLS[:20],
         *(cell(fate, 64 + n) for n in range(3) for fate in (fake.STARVES_IN_COMPANY, fake.HANGS_IN_COMPANY)),
     ]
-    asked = dataclasses.replace(request(tmp_path / "t.jsonl", (), jobs=2), cell_limit=0.5)
+    asked = dataclasses.replace(request(tmp_path / "t.jsonl", (), jobs=2), cell_limit=2.0)
     _, table = sweep(cells, [], asked, Silent())
     assert {type(row.outcome) for row in table.rows.values()} == {Ran}
 
 
+@pytest.mark.timed
 def test_several_gpus_work_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DELAY", "0.01")
     seconds = []

@@ -3,6 +3,7 @@
 import statistics
 from pathlib import Path
 
+import pytest
 from chromium import Chromium
 
 from bench_diff import table as large_table
@@ -11,6 +12,7 @@ from kaudit.report.html import Timed, of_one_table
 from kaudit.table import Table
 
 
+@pytest.mark.timed
 def test_100_000_rows_are_there_in_a_second(browser: Chromium, tmp_path: Path) -> None:
     def path_of(cell: str) -> str:
         return "eager" if "x256/" in cell and "e5m2" in cell else "paged_decode"
