@@ -25,8 +25,8 @@ def comparable(before: Table, after: Table, across: bool = False) -> tuple[str, 
     checked the schema). With `across` those become lines too, along with how many cells are not shared. A prediction
     and an observation are never compared: that they differ is no change of the engine.
     """
-    predicted = _predicted(before.header)
-    if predicted != _predicted(after.header):
+    predicted = before.header.predicted
+    if predicted != after.header.predicted:
         one, other = ("predicted", "observed") if predicted else ("observed", "predicted")
         raise UserError(
             f"the first table is {one}, the second {other}, and the two are never compared; "
@@ -73,7 +73,7 @@ def _moved(cell: str, was: Rows, now: Rows, before: Header, after: Header, known
     elif not now:
         yield Change("removed", cell, WHOLE_CELL, f"the cell is gone; before, {_summary(was)}", _whole(was), None)
     elif (stopped := _stopped(was)) and _ran(now):
-        runs = "is predicted to run" if _predicted(after) else "runs"
+        runs = "is predicted to run" if after.predicted else "runs"
         sentence = f"the cell {runs}; before, it {describe(stopped)}"
         yield Change("recovered", cell, WHOLE_CELL, sentence, was[0], None)
         for row in now:
@@ -136,10 +136,6 @@ def _stopped(rows: Rows) -> NotRan | None:
 def _ran(rows: Rows) -> int:
     """How many ops ran, or are predicted to."""
     return sum(isinstance(row.outcome, Chosen) for row in rows)
-
-
-def _predicted(header: Header) -> bool:
-    return header.stamp.device.predicted
 
 
 def _whole(rows: Rows) -> Row | None:

@@ -1,14 +1,22 @@
 """The measure file beside a table: what varies from run to run, keyed by the table's cells and ops."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from kaudit.atomic import replacing
 from kaudit.errors import UserError
 from kaudit.wire import Measure, Numbers
+
+if TYPE_CHECKING:  # half a second that only those who open a file need
+    from pandas import DataFrame
+
+Key = tuple[str, str]
+"""Cell and op."""
+V = TypeVar("V")
 
 _TIMES = ["cell", "op", "device_us"]
 _FIGURES = list(Numbers.__struct_fields__)
@@ -42,51 +50,62 @@ def write(path: Path, measures: Iterable[Measure]) -> None:
         raise UserError(f"{path}: {error.strerror or error}; mend that, then go on with --resume") from None
 
 
-def merged_measures(tables: Iterable[Path]) -> Iterator[Measure]:
+def merged_measures(tables: Iterable[Path]) -> Iterable[Measure]:
     """The measures beside tables of one sweep's shards. Of a row that two have, the first's."""
-    times: dict[tuple[str, str], float] = {}
-    numbers: dict[tuple[str, str], Numbers] = {}
+    found: dict[Key, Measure] = {}
     for table in tables:
-        times = read_times(table) | times
-        numbers = read_numbers(table) | numbers
-    return (Measure(*key, device_us, numbers.get(key)) for key, device_us in times.items())
+        found = _read(table, _measures) | found
+    return found.values()
 
 
-def read_numbers(table: Path) -> dict[tuple[str, str], Numbers]:
+def read_numbers(table: Path) -> dict[Key, Numbers]:
     """By cell and op, the figures of the results that were checked; nothing where none was.
 
     Raises UserError where the file is none of ours.
     """
-    path = measure_path(table)
-    if not path.exists():
-        return {}
-    import pandas as pd
-
-    with _ours(path):
-        frame = pd.read_parquet(path)
-        if not {*_TIMES, *_FIGURES} <= set(frame.columns):
-            return {}
-        keys = zip(frame["cell"].tolist(), frame["op"].tolist(), strict=True)
-        rows = (frame[_FIGURES].astype(object).where(frame[_FIGURES].notna(), None)).itertuples(index=False, name=None)
-        each = (msgspec.convert(dict(zip(_FIGURES, row, strict=True)), Numbers) for row in rows)
-        return {key: numbers for key, numbers in zip(keys, each, strict=True) if numbers != Numbers()}
+    return _read(table, _numbers)
 
 
-def read_times(table: Path) -> dict[tuple[str, str], float]:
+def read_times(table: Path) -> dict[Key, float]:
     """`device_us` by cell and op, from the measure file beside a table; nothing where there is none.
 
     Raises UserError where the file is none of ours.
     """
+    return _read(table, _times, _TIMES)
+
+
+def _read(table: Path, take: Callable[["DataFrame"], dict[Key, V]], columns: list[str] | None = None) -> dict[Key, V]:
+    """What `take` finds in the file beside a table, of all its columns or those named; nothing where there is none."""
     path = measure_path(table)
     if not path.exists():
         return {}
     import pandas as pd
 
     with _ours(path):
-        frame = pd.read_parquet(path, columns=_TIMES).dropna()
-        # Texts are decoded only as they are looked at.
-        keys = zip(frame["cell"].tolist(), frame["op"].tolist(), strict=True)
-        return dict(zip(keys, frame["device_us"].astype("float64").tolist(), strict=True))
+        return take(pd.read_parquet(path, columns=columns))
+
+
+def _measures(frame: "DataFrame") -> dict[Key, Measure]:
+    numbers = _numbers(frame)
+    return {key: Measure(*key, device_us, numbers.get(key)) for key, device_us in _times(frame).items()}
+
+
+def _times(frame: "DataFrame") -> dict[Key, float]:
+    known = frame[_TIMES].dropna()
+    # Texts are decoded only as they are looked at.
+    return dict(zip(_keys(known), known["device_us"].astype("float64").tolist(), strict=True))
+
+
+def _numbers(frame: "DataFrame") -> dict[Key, Numbers]:
+    if not {*_TIMES, *_FIGURES} <= set(frame.columns):
+        return {}
+    rows = (frame[_FIGURES].astype(object).where(frame[_FIGURES].notna(), None)).itertuples(index=False, name=None)
+    each = (msgspec.convert(dict(zip(_FIGURES, row, strict=True)), Numbers) for row in rows)
+    return {key: numbers for key, numbers in zip(_keys(frame), each, strict=True) if numbers != Numbers()}
+
+
+def _keys(frame: "DataFrame") -> Iterator[Key]:
+    return zip(frame["cell"].tolist(), frame["op"].tolist(), strict=True)
 
 
 @contextmanager

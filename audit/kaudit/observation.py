@@ -99,9 +99,13 @@ class Ran(Struct, frozen=True, gc=False, tag="ran", omit_defaults=True):
     def launches(self) -> int:
         return sum(kernel.count for kernel in self.kernels)
 
+    def announced(self, path: str | None) -> tuple[Rejection, ...]:
+        """What the engine announced, with reasons, of turning down this very path."""
+        return tuple(no for no in self.rejections if no.source == "announced" and no.reasons and no.path == path)
+
     def explains(self, path: str | None) -> bool:
         """Whether the engine announced a reason for turning down this very path."""
-        return any(no.source == "announced" and no.reasons and no.path == path for no in self.rejections)
+        return bool(self.announced(path))
 
     @property
     def contradiction(self) -> bool:

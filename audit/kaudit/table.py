@@ -61,6 +61,11 @@ class Header(Struct, frozen=True, omit_defaults=True):
     seed: int | None = None
     repeat: int = 1
 
+    @property
+    def predicted(self) -> bool:
+        """Whether the rows are an engine's predictions: nothing was run."""
+        return self.stamp.device.predicted
+
 
 class Table(Struct, frozen=True):
     header: Header
@@ -135,7 +140,7 @@ def read(path: Path) -> Table:
 
 def _check_kind(outcome: Outcome | None, header: Header, where: str) -> None:
     """What was seen and what is only predicted never stand in one table. Raises UserError."""
-    match outcome, header.stamp.device.predicted:
+    match outcome, header.predicted:
         case Ran(), True:
             mixed = "an observed row in a table of predictions"
         case Predicted(), False:

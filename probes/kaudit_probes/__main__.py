@@ -77,7 +77,7 @@ def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> 
         stamp.device(device),
         stamp.versions(device),
         stamp.environment(engine.environment) | dict(engine.switches()),
-        {op: tuple(path.name for path in paths) for op, paths in engine.paths().items()},
+        engines.names(engine.paths()),
     )
     return Observer(engine, Capture(device), send, arguments.numerics), hello
 

@@ -28,10 +28,7 @@ def fallbacks(ran: Ran, paths: Sequence[str], arch: str) -> tuple[Fallback, ...]
 def _by_paths(ran: Ran, paths: Sequence[str]) -> tuple[Fallback, ...]:
     """One for each path before the one that ran; for every path if the kernels show none of them."""
     return tuple(
-        Fallback(
-            f"{named(ran.path)} ran, not {path}",
-            tuple(because(no) for no in ran.rejections if no.path == path and no.source == "announced" and no.reasons),
-        )
+        Fallback(f"{named(ran.path)} ran, not {path}", tuple(map(because, ran.announced(path))))
         for path in faster(ran.path, tuple(paths))
     )
 

@@ -14,7 +14,7 @@ from kaudit.transition import describe
 from kaudit.wire import Closed, FromProbe, Measure, Observed, Opened, Poisoned
 from kaudit_probes.attribute import Healthy, Unhealthy, Verdict, agreed
 from kaudit_probes.capture import Capture, Session
-from kaudit_probes.engines import Call, Engine, Span, conform
+from kaudit_probes.engines import Call, Engine, Span, conform, names
 from kaudit_probes.failures import crash, first_line
 from kaudit_probes.listen import Listener, at_info, forget_output
 from kaudit_probes.numerics import Checkable, Checked, Computed, check, checkable, unknown, with_numbers
@@ -60,7 +60,7 @@ class Observer:
         self._engine, self._capture = engine, capture
         self._send, self._numerics = send, numerics
         self._paths = engine.paths()
-        self._listed = {op: tuple(path.name for path in paths) for op, paths in self._paths.items()}
+        self._listed = names(self._paths)
 
     def observe(self, cells: Sequence[Cell]) -> Observed:
         """Raises UserError where the adapter is at fault. A cell that breaks the CUDA context ends the process."""

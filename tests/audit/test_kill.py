@@ -14,6 +14,7 @@ from test_sweep import Silent
 
 from fakes.drive_sweep import FAKE_PROBE, cell
 from kaudit.sweep import SweepRequest, sweep
+from processes import alive
 
 CELLS = 100
 DRIVER = Path(__file__).parent.parent / "fakes" / "drive_sweep.py"
@@ -102,14 +103,6 @@ def test_a_probe_that_hangs_does_not_outlive_a_killed_sweep() -> None:
     sweeping.kill()
     sweeping.communicate()
     deadline = time.monotonic() + 20
-    while runs(pid):
+    while alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def runs(pid: int) -> bool:
-    """Whether the process is there and no zombie: a container may have nobody who buries orphans."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from campaign.stage import Ended, Stage, Started, Wrong, alive
+from campaign.stage import Ended, Stage, Started, Wrong
+from processes import alive
 
 _ANY = ("light", "real", "cuda")
 _FULL = "/dev/full"

@@ -18,6 +18,7 @@ import pandas as pd
 
 from campaign.in_cells import LIMITS
 from campaign.planted import PIDS, CellFault
+from processes import alive
 
 TESTS = Path(__file__).parents[1]
 CELLS = {"light": 80, "real": 36, "cuda": 36}
@@ -251,11 +252,3 @@ def outliving(stage: Stage) -> Iterator[Wrong]:
                 yield Wrong("a probe outlives its sweep")
                 break
             time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process is there and no zombie: a container may have nobody who buries orphans."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -4,7 +4,7 @@ Expectations that are not met are read by sentence, too.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -29,6 +29,18 @@ def by_kind(changes: Iterable[Change]) -> dict[Kind, list[Change]]:
     for change in changes:
         found[change.kind].append(change)
     return {kind: found[kind] for kind in KINDS if kind in found}
+
+
+def outline(group: Sequence[T], most: int, quoted: Callable[[str], str] = str) -> Iterator[tuple[int, str]]:
+    """Lines with their depth: sentences at 0, at most `most` of their cells at 1, and how many cells are left at 0.
+
+    `quoted`: what sentences and cells, which are engines' words, become.
+    """
+    for told in by_sentence(group, most):
+        yield 0, quoted(told.sentence) + (f" ({told.count} cells)" if told.count > 1 else "")
+        yield from ((1, quoted(cell)) for cell in told.cells if cell)
+    if len(group) > most:
+        yield 0, f"and {len(group) - most} more"
 
 
 def by_sentence(changes: Sequence[T], limit: int) -> Iterator[Told[T]]:

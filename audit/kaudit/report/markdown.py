@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from kaudit.change import KINDS, Kind
-from kaudit.report.groups import T, by_kind, by_sentence
+from kaudit.report.groups import T, by_kind, outline
 from kaudit.report.judged import Judgement, Report
 from kaudit.report.text import summary, waivers
 from kaudit.wording import count
@@ -37,11 +37,7 @@ def render(report: Report) -> Iterator[str]:
 
 
 def _sentences(group: Sequence[T], most: int) -> Iterator[str]:
-    for told in by_sentence(group, most):
-        yield f"- {code(told.sentence)}" + (f" ({told.count} cells)" if told.count > 1 else "")
-        yield from (f"  - {code(cell)}" for cell in told.cells if cell)
-    if len(group) > most:
-        yield f"- and {len(group) - most} more"
+    yield from (f"{'  ' * depth}- {line}" for depth, line in outline(group, most, code))
     yield ""
 
 

@@ -22,7 +22,7 @@ def summary(table: Table) -> Iterator[str]:
     fallbacks = sum(is_fallback(outcome, paths[row.op]) for row, outcome in ran)
     silent = sum(is_silent_fallback(outcome, paths[row.op]) for row, outcome in ran)
     contradictions = sum(outcome.contradiction for _, outcome in ran)
-    if table.header.stamp.device.predicted:
+    if table.header.predicted:
         later = sum(isinstance(row.outcome, Predicted) and is_fallback(row.outcome, paths[row.op]) for row in rows)
         yield f"{count(later, 'fallback')} predicted, not observed: nothing was run"
     else:

@@ -9,7 +9,7 @@ from kaudit.explain import Rule
 from kaudit.gate import Verdict
 from kaudit.observation import UNCLASSIFIED, WHOLE_CELL, Ran, Row
 from kaudit.policy import Waiver
-from kaudit.report.groups import T, by_kind, by_sentence
+from kaudit.report.groups import T, by_kind, outline
 from kaudit.report.judged import Report
 from kaudit.wording import count
 
@@ -40,11 +40,7 @@ def expectations(unmet: Sequence[Miss], limit: int) -> Iterator[str]:
 
 
 def _listed(group: Sequence[T], limit: int) -> Iterator[str]:
-    for told in by_sentence(group, limit):
-        yield f"  {told.sentence}" + (f" ({told.count} cells)" if told.count > 1 else "")
-        yield from (f"    {cell}" for cell in told.cells if cell)
-    if len(group) > limit:
-        yield f"  and {len(group) - limit} more"
+    yield from (f"{'  ' * depth}  {line}" for depth, line in outline(group, limit))
     yield ""
 
 

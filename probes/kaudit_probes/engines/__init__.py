@@ -91,6 +91,11 @@ class Path:
     fits: Callable[[Cell, Sequence[Kernel]], bool] | None = None
 
 
+def names(paths: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[str, ...]]:
+    """Per op, the names of its paths, as a table's header lists them."""
+    return {op: tuple(path.name for path in of_op) for op, of_op in paths.items()}
+
+
 @dataclass(frozen=True)
 class Heard:
     """What the engine said while one cell was warmed up and run: log records, Python warnings, and bytes on stdout and
