@@ -26,7 +26,7 @@ def scratch_copy(folder: Path, loss: Loss, *, announced: bool) -> Path:
     """
     package = folder / SOURCE.name
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    catalogue = package / "catalogue.py"
+    catalogue = package / "catalogue" / "attention.py"
     before, name, after = catalogue.read_text().partition(f'"{loss.kernel}"')
     assert loss.requirement in after, f"{loss.kernel} does not state {loss.requirement}"
     catalogue.write_text(before + name + after.replace(loss.requirement, loss.becomes, 1))

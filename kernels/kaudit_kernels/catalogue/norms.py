@@ -1,0 +1,37 @@
+"""Norms, alone and with the residual added."""
+
+from kaudit_kernels import eager
+from kaudit_kernels.catalogue.shared import AMPERE, TOKENWISE
+from kaudit_kernels.dispatch import Kernel
+from kaudit_kernels.requirements import dtype, hidden
+from kaudit_kernels.triton import launch as triton
+
+RMS_NORM = (
+    Kernel(
+        "fused_rms_norm",
+        requires=(
+            AMPERE,
+            dtype.one_of("fp32", "fp16", "bf16"),
+            hidden.at_most(16384),  # a row lives in registers: 32 a thread at 16 warps
+            TOKENWISE,
+        ),
+        launch=triton.rms_norm,
+        functions=("^rms_norm_kernel",),
+    ),
+    Kernel("eager", requires=(TOKENWISE,), launch=eager.rms_norm),
+)
+
+ADD_RMS_NORM = (
+    Kernel(
+        "fused_rms_norm",
+        requires=(
+            AMPERE,
+            dtype.one_of("fp32", "fp16", "bf16"),
+            hidden.at_most(16384),  # a row lives in registers: 32 a thread at 16 warps
+            TOKENWISE,
+        ),
+        launch=triton.add_rms_norm,
+        functions=("^add_rms_norm_kernel",),
+    ),
+    Kernel("eager", requires=(TOKENWISE,), launch=eager.add_rms_norm),
+)
