@@ -18,10 +18,9 @@ GOLDEN = Path(__file__).parent / "golden"
 HOPPER = 90
 
 
-def of(name: str) -> pytest.MarkDecorator:
-    path = GOLDEN / f"{name}-h200.jsonl"
-    tables = [read(path)] if path.exists() else []
-    return pytest.mark.parametrize("table", tables, ids=[name] * len(tables))
+def of(*names: str) -> pytest.MarkDecorator:
+    there = {name: path for name in names if (path := GOLDEN / f"{name}-h200.jsonl").exists()}
+    return pytest.mark.parametrize("table", [read(path) for path in there.values()], ids=list(there))
 
 
 def ran(table: Table, op: str) -> Iterator[tuple[Cell, Ran]]:
@@ -85,7 +84,16 @@ def test_the_flashinfer_table_is_whole(table: Table) -> None:
     assert not [row.key for row in table.rows.values() if isinstance(row.outcome, Ran) and row.outcome.contradiction]
 
 
-@of("flashinfer")
+@of("flashinfer-fp16")
+def test_softcap_sinks_contiguous_kv_and_fp8_e5m2_are_asked_for_in_fp16(table: Table) -> None:
+    cells = [cell for cell, _ in ran(table, "attention")]
+    assert {feature for cell in cells for feature in cell.features} == {"softcap", "sinks"}
+    assert {cell.layout.kind for cell in cells} == {"contiguous", "paged"}
+    assert {cell.kv_dtype for cell in cells} == {"fp16", "fp8_e5m2"}
+    assert not [row.key for row in table.rows.values() if isinstance(row.outcome, Ran) and row.outcome.contradiction]
+
+
+@of("flashinfer", "flashinfer-fp16")
 def test_what_kaudit_mirrors_of_flashinfer_is_what_ran(table: Table) -> None:
     """Whoever changes a mirrored condition, or sees FlashInfer change one, is told here."""
     for problem, found in problems(table, "attention"):

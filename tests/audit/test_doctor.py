@@ -118,5 +118,5 @@ def test_on_a_gpu_kaudit_can_see_and_the_hints_that_need_no_rights_are_given() -
     assert ended.returncode == 0, ended.stdout + ended.stderr
     states = {line[:13].strip(): line[13:29].strip() for line in ended.stdout.splitlines() if line[0] != " "}
     assert states["trial"] == "ok"
-    for name in ("driver", "nvml", "others", "sharing", "clocks", "gpu", "cupti"):
+    for name in ("driver", "nvml", "sharing", "clocks", "gpu", "cupti"):  # others: a container may hide them
         assert states[name] in ("ok", "warning"), ended.stdout

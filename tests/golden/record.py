@@ -55,9 +55,11 @@ def engine(name: str, out: Path, *flags: str, matrix: str = "") -> None:
 
 
 def flashinfer(name: str, only: str, out: Path) -> None:
-    """The modules are built before, side by side, and not one after another inside the cells."""
+    """The modules are built before, side by side, and not one after another inside the cells: about 250 s of 16 cores
+    for each dtype, hence a table for each."""
     run("kaudit_probes.engines.flashinfer_jit", "flashinfer", "--only", only)
-    engine(name, out, "--only", only, *JIT_LIMIT, matrix="flashinfer")
+    table = f"{name}-fp16" if "fp16" in only else name
+    sweep(out / f"{table}-h200.jsonl", "flashinfer", "--engine", name, "--only", only, *JIT_LIMIT)
 
 
 def smoke(out: Path) -> None:
@@ -77,9 +79,10 @@ ON_GPU: Mapping[str, Callable[[Path], None]] = {
     "sdpa": lambda out: engine("sdpa", out, "--jobs", "2"),
     "torch-varlen": partial(engine, "torch-varlen"),
     "transformers": partial(engine, "transformers"),
-    "flex": lambda out: engine("flex", out, "--jobs", str(JOBS), *JIT_LIMIT),
-    "flashinfer": partial(flashinfer, "flashinfer", "*"),
-    "flashinfer-cuda-cores": partial(flashinfer, "flashinfer-cuda-cores", "decode/*"),
+    "flex": lambda out: engine("flex", out, "--jobs", str(JOBS), "--cell-timeout", "100"),
+    "flashinfer": partial(flashinfer, "flashinfer", "*/bf16/*"),
+    "flashinfer-fp16": partial(flashinfer, "flashinfer", "*/fp16/*"),
+    "flashinfer-cuda-cores": partial(flashinfer, "flashinfer-cuda-cores", "decode/bf16/*"),
 }
 
 

@@ -17,7 +17,7 @@ from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.flashinfer import FlashInfer, FlashInferCudaCores, _declining
 from kaudit_probes.engines.flashinfer_jit import Module, modules
 from kaudit_probes.engines.flashinfer_problem import problem_of
-from kaudit_probes.engines.flashinfer_reasons import fa3_turned_down, unmet
+from kaudit_probes.engines.flashinfer_reasons import turned_down, unmet
 from kaudit_probes.rows import path_shown
 
 
@@ -101,8 +101,15 @@ def test_every_condition_that_fa3_does_not_meet_is_a_reason(cell: str, sm: int, 
 
 
 def test_what_the_mirrored_conditions_do_not_explain_is_not_explained_away() -> None:
-    assert "none of the conditions" in str(fa3_turned_down(problem(PREFILL), 90).reasons)
-    assert "first plan" in str(fa3_turned_down(problem(PREFILL), 90, reused=True).reasons)
+    assert "none of the conditions" in str(turned_down(problem(PREFILL), 90).reasons)
+    assert "first plan" in str(turned_down(problem(PREFILL), 90, reused=True).reasons)
+
+
+@pytest.mark.parametrize("sm", [100, 103])
+def test_where_cudnn_stands_before_fa2_no_reason_of_fa3_is_given(sm: int) -> None:
+    rejection = turned_down(problem(PREFILL), sm)
+    assert rejection.path == "flashinfer:cudnn"
+    assert "does not mirror" in str(rejection.reasons)
 
 
 def test_the_kernels_of_tensor_core_decode_bear_the_prefill_name() -> None:
@@ -118,7 +125,9 @@ def test_the_kernels_of_tensor_core_decode_bear_the_prefill_name() -> None:
 
 def bare() -> Any:
     """An engine that has looked at no GPU and no library."""
-    return object.__new__(FlashInfer)
+    engine = object.__new__(FlashInfer)
+    engine._sm = 90
+    return engine
 
 
 def test_an_absent_flashinfer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,13 @@ from kaudit_probes.engines import Heard, Path, Span
 from kaudit_probes.engines.declined import Declined, declining
 from kaudit_probes.engines.flashinfer_inputs import Inputs
 from kaudit_probes.engines.flashinfer_problem import Planned, problem_of
-from kaudit_probes.engines.flashinfer_reasons import fa3_turned_down
+from kaudit_probes.engines.flashinfer_reasons import turned_down
 from kaudit_probes.numerics import Computed
 from kaudit_probes.poison import poison
 
 _FA3 = Path("flashinfer:fa3", (r"(?<![A-Za-z])PrefillWithKVCacheKernel<",))
 _FA2 = Path("flashinfer:fa2", (r"(Single|Batch)PrefillWith\w+Kernel<",))
+_CUDNN = Path("flashinfer:cudnn", (r"cudnn_generated_\w*sdpa_sm\d+_|cudnn_sm\d+_fprop_sdpa",))
 _CUDA_CORES = Path("flashinfer:cudacore_decode", (r"(Single|Batch)DecodeWith\w+Kernel",))
 
 # FlashInfer recommends 128 MB for split KV, vLLM gives it 394: long contexts of many heads want more.
@@ -76,7 +77,8 @@ class FlashInfer:
         return {}
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
-        paths = (_FA3, _FA2)
+        # FA3 is written in instructions of sm_90; on sm_100 and sm_103 the decode wrapper's auto knows cuDNN instead.
+        paths = (_CUDNN if self._sm in (100, 103) else _FA3, _FA2)
         return {"attention": paths, "attention=prefill_wrapper": paths, "attention=reused_wrapper": paths}
 
     def supports(self, cell: Cell) -> Refused | Skipped | None:
@@ -95,7 +97,7 @@ class FlashInfer:
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
         """FlashInfer chooses without a word, but for one: it casts fp8 queries that FA3 does not take."""
         said = tuple(Said(record.getMessage()) for record in heard.records if record.getMessage().startswith(_CAST))
-        return {"attention": (Rejection(_FA3.name, "announced", said[:1]),)} if said else {}
+        return {"attention": (Rejection(self.paths()["attention"][0].name, "announced", said[:1]),)} if said else {}
 
 
 class FlashInferCudaCores(FlashInfer):
@@ -120,7 +122,7 @@ class _Call:
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
         return {
-            op: (fa3_turned_down(call.problem, self._sm, call.reused),)
+            op: (turned_down(call.problem, self._sm, call.reused),)
             for op, call in self._calls.items()
             if (call.word or call.asked) == "fa2"
         }

@@ -193,8 +193,8 @@ def _single_decode(inputs: Inputs, use_tensor_cores: bool) -> Planned:
 
 
 def _word(wrapper: Any) -> str:
-    """What `auto` became. Private, and all there is: `resolved_backend` is the decode wrapper's alone."""
-    return str(wrapper._backend)
+    """What `auto` became. Most wrappers have a private field alone; the decode wrapper's does not tell cuDNN."""
+    return str(getattr(wrapper, "resolved_backend", wrapper._backend))
 
 
 def options(problem: Problem) -> dict[str, Any]:

@@ -104,6 +104,8 @@ def _inexpressible(cell: Cell) -> str | None:
             return "FlashInfer's attention-sink variant caps no logits"
         case features if "sinks" in features and cell.mask.kind in ("custom", "tree"):
             return "this adapter gives FlashInfer's attention-sink wrapper no custom mask"
+    if unknown := set(cell.features) - {"softcap", "sinks", "speculative_tree"}:
+        return f"this adapter gives FlashInfer nothing that is {' and '.join(sorted(unknown))}"
     if cell.dtype == "fp32":
         return "FlashInfer generates its attention for fp16, bf16 and fp8 queries: no fp32 in its JIT's type names"
     if cell.kv_dtype == "int8":

@@ -1,4 +1,4 @@
-"""Why FlashInfer's `auto` did not take FA3. Its predicates return bare booleans, so their conditions are mirrored here.
+"""Why FlashInfer's `auto` took FA2. Its predicates return bare booleans, so their conditions are mirrored here.
 
 Mirrored from FlashInfer 0.7.2: flashinfer/utils.py (is_sm90a_supported, is_fa3_backend_supported,
 is_fa3_prefill_head_dim_supported) and flashinfer/decode.py (BatchDecodeWithPagedKVCacheWrapper._plan_impl). A mirrored
@@ -19,8 +19,13 @@ _UNEXPLAINED = Said("kaudit: FlashInfer turned FA3 down, and none of the conditi
 _STICKY = Said("kaudit: FA3's conditions hold; a paged prefill wrapper keeps the back end that its first plan chose")
 
 
-def fa3_turned_down(problem: Problem, sm: int, reused: bool = False) -> Rejection:
-    """`sm`: compute capability, 90 is 9.0. `reused`: of a wrapper that was planned for another problem before."""
+_CUDNN_UNKNOWN = Said("kaudit: FlashInfer's rule for cuDNN on this GPU gives no reasons, and kaudit does not mirror it")
+
+
+def turned_down(problem: Problem, sm: int, reused: bool = False) -> Rejection:
+    """The path before FA2. `sm`: compute capability, 90 is 9.0. `reused`: of a wrapper planned for another before."""
+    if sm in (100, 103):
+        return Rejection("flashinfer:cudnn", "asked", (_CUDNN_UNKNOWN,))
     reasons: tuple[Reason, ...] = tuple(unmet(problem, sm))
     return Rejection("flashinfer:fa3", "asked", reasons or ((_STICKY if reused else _UNEXPLAINED),))
 

@@ -36,18 +36,18 @@ class XformersEngine:
     def __init__(self, device: str) -> None:
         try:
             import xformers
+            from xformers.ops import fmha
         except ImportError as error:
             raise not_installed(self.name, error) from None
         self._version = str(xformers.__version__)
+        self._fa3 = str(fmha.dispatch._get_use_fa3())
         self._device = device
 
     def revision(self) -> str:
         return f"{self._version}-torch{torch.__version__}"
 
     def switches(self) -> Mapping[str, str]:
-        from xformers.ops import fmha
-
-        return {"xformers.use_fa3": str(fmha.dispatch._get_use_fa3())}
+        return {"xformers.use_fa3": self._fa3}
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         return {"attention": _PATHS}
