@@ -46,6 +46,27 @@ def _shared_prefix_has_pages(phase: Phase, layout: Layout, features: tuple[Featu
     return "prefix_share shares pages of earlier tokens, needs a paged layout and a phase that has them"
 
 
+def _histories_are_of_pages(layout: Layout, features: tuple[Feature, ...]) -> str | None:
+    told = [name for name in ("cancelled", "preempted", "stale_branch", "bad_last_page") if name in features]
+    if not told or layout.kind == "paged":
+        return None
+    return f"{' and '.join(told)} is told of pages, needs a paged layout"
+
+
+def _somebody_brings_a_token(features: tuple[Feature, ...], shape: Shape) -> str | None:
+    without = [name for name in ("idle", "vacant") if name in features]
+    if len(without) > 1:
+        return "idle and vacant both speak of the last request; name one"
+    if without and shape.batch < 2:
+        return f"{without[0]} needs another request that brings tokens, has batch={shape.batch}"
+    return None
+
+
+def _memory_lies_in_one_way(features: tuple[Feature, ...]) -> str | None:
+    lying = [name for name in ("transposed", "sliced", "broadcast") if name in features]
+    return f"inputs lie in one way, not {' and '.join(lying)}; name one" if len(lying) > 1 else None
+
+
 class Law(Struct, frozen=True):
     """`check` is told these fields of a cell and nothing else, so on nothing else can it depend."""
 
@@ -65,6 +86,9 @@ LAWS = tuple(
         _tree_has_its_mask,
         _tree_is_decoded,
         _shared_prefix_has_pages,
+        _histories_are_of_pages,
+        _somebody_brings_a_token,
+        _memory_lies_in_one_way,
     )
 )
 

@@ -20,7 +20,30 @@ LayoutKind = Literal["contiguous", "paged", "ragged"]
 MaskKind = Literal["none", "causal", "window", "custom", "tree"]
 RopeStyle = Literal["none", "neox", "interleaved"]
 Scaling = Literal["none", "linear", "yarn", "llama3"]
-Feature = Literal["prefix_share", "speculative_tree", "grammar", "cuda_graph", "softcap", "sinks"]
+Feature = Literal[
+    "prefix_share",
+    "speculative_tree",
+    "grammar",
+    "cuda_graph",
+    "softcap",
+    "sinks",
+    # How a token is chosen; without either, the most probable one is.
+    "top_k",
+    "top_p",
+    # How the tensors that a step is given lie in memory.
+    "transposed",
+    "sliced",
+    "broadcast",
+    # Requests of the batch that bring no token: the last one keeps its KV, or has none yet.
+    "idle",
+    "vacant",
+    # What became of requests before this step: their KV may still stand in pages that others have now.
+    "cancelled",
+    "preempted",
+    "stale_branch",
+    # Metadata that contradict themselves: a last page that holds more tokens than a page does.
+    "bad_last_page",
+]
 
 _COUNT = r"([1-9]\d*)"
 """No count of a cell can be 0: kv_len includes the query's own tokens. And none starts with 0: one cell has one id."""

@@ -16,6 +16,7 @@ Kind = Literal[
     "predicted_fallback",
     "graph_downgrade",
     "announced_fallback",
+    "slower",
     "refused",
     "removed",
     "flapping",
@@ -23,6 +24,7 @@ Kind = Literal[
     "relaunched",
     "reason_changed",
     "added",
+    "faster",
     "improved",
     "recovered",
 ]
@@ -37,6 +39,7 @@ KINDS: dict[Kind, str] = {
     "predicted_fallback": "a slower path is predicted, or one that newly is not the fastest; nothing was run",
     "graph_downgrade": "less of the step runs in a CUDA graph than before, or than is newly asked for",
     "announced_fallback": "newly, a faster path is not taken, and the engine said why",
+    "slower": "takes longer than before, beyond the measured noise",
     "refused": "the engine says no where it did not before",
     "removed": "no longer run, or no longer checked",
     "flapping": "what differs from run to run of one sweep, and was seen before or is no loss",
@@ -44,6 +47,7 @@ KINDS: dict[Kind, str] = {
     "relaunched": "the same kernels, launched or told apart differently: counts, grids, blocks, registers, families",
     "reason_changed": "the same path, but the engine says something else about it",
     "added": "run or checked for the first time, without a problem",
+    "faster": "takes less time than before, beyond the measured noise",
     "improved": "a faster path, more of a CUDA graph, or a refusal in words instead of a crash",
     "recovered": "runs, or is right, where it was not before",
 }

@@ -68,10 +68,11 @@ class Died:
     words: str
 
 
-def probe_command(python: str, engine: str, device: str, numerics: bool = False) -> tuple[str, ...]:
-    """The command of the real probe; start() adds the pipes. `numerics`: it checks results, too."""
+def probe_command(python: str, engine: str, device: str, numerics: bool = False, timing: float = 0) -> tuple[str, ...]:
+    """The command of the real probe; start() adds the pipes. `numerics`: it checks results, too. `timing`: it times
+    each cell, for at most so many seconds; 0: it does not."""
     # -P: the folder that kaudit is called from must not shadow what the engine imports.
-    checks = ("--numerics",) if numerics else ()
+    checks = (*(["--numerics"] if numerics else []), *(["--timing", str(timing)] if timing else []))
     return (python, "-P", "-m", "kaudit_probes", "--engine", engine, "--device", device, *checks)
 
 

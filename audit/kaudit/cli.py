@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kaudit.commands.bench import bench
 from kaudit.commands.check import check
 from kaudit.commands.doctor import doctor
 from kaudit.commands.explain import explain
+from kaudit.commands.kernels import kernels
 from kaudit.commands.matrix import matrix
 from kaudit.commands.merge import merge
-from kaudit.commands.options import MOST, Across, Only, Python, TableFile
+from kaudit.commands.options import MOST, Across, Csv, Only, Python, TableFile
 from kaudit.commands.report import report
 from kaudit.commands.sweep import sweep
+from kaudit.errors import UserError
 from kaudit.report.formats import Format, deliver
 from kaudit.terminal import data, guarded, print_anywhere, words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kaudit.observation import Row
     from kaudit.report.judged import Report
+    from kaudit.table import Table
 
 app = typer.Typer(
     name="kaudit",
@@ -36,6 +43,7 @@ Before = Annotated[Path, typer.Argument(metavar="BEFORE", help="The baseline tab
 After = Annotated[Path, typer.Argument(metavar="AFTER", help="The table to hold against it.")]
 Most = Annotated[int, typer.Option(min=0, help="Cells to list per kind of change.")]
 Form = Annotated[Format, typer.Option("--format", help="What to write; text is for people.")]
+Timed = Annotated[bool, typer.Option("--timing", help="Compare the times, too, that kaudit sweep --timing measured.")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, not to stdout.")]
 
 
@@ -57,6 +65,7 @@ def _kaudit(
 
 
 app.command()(sweep)
+app.command()(bench)
 
 
 @app.command()
@@ -75,6 +84,8 @@ def show(
     where: Annotated[list[str] | None, typer.Option(metavar="AXIS=VALUE", help="Keep cells with that value.")] = None,
     op: Annotated[str | None, typer.Option(help="Only this op.")] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B,…", help="Which columns to print.")] = None,
+    timing: Annotated[bool, typer.Option("--timing", help="Print times, and what each op can cost its step.")] = False,
+    csv: Csv = None,
 ) -> None:
     """Print a table, or the whole story of one cell."""
     from kaudit.measure import read_numbers
@@ -85,15 +96,38 @@ def show(
     from kaudit.table import read
 
     found = read(table)
+    # Only a terminal has a width to keep to; a pipe gets each row on one line.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if timing or csv:
+        if columns or cell is not None:
+            raise UserError("--timing: has columns of its own, of all cells that --only names; leave out the other")
+        _show_times(found, table, select(found, only, where or (), op), csv, width)
+        return
     if cell is not None:
         data(story(found, cell, read_numbers(table)))
         return
     rows = select(found, only, where or (), op)
     chosen = report.choose(columns.split(",")) if columns else report.DEFAULT
-    # Only a terminal has a width to keep to; a pipe gets each row on one line.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     data(report.table(rows, chosen, found.header.paths).lines(width))
     words(unclassified(rows))
+
+
+def _show_times(found: "Table", path: Path, rows: "Sequence[Row]", csv: Path | None, width: int | None) -> None:
+    from kaudit.measure import read_timings
+    from kaudit.observation import WHOLE_CELL
+    from kaudit.report.times import listing
+    from kaudit.terminal import save
+    from kaudit.timing_records import csv_lines, records
+
+    wanted = {row.key for row in rows}
+    wanted |= {(cell, WHOLE_CELL) for cell, _ in wanted}
+    chosen = [record for record in records(found, read_timings(path)) if (record["cell"], record["op"]) in wanted]
+    if not chosen:
+        raise UserError(f"{path}: nothing of that was timed; sweep with --timing")
+    if csv is None:
+        data(listing(chosen).lines(width))
+    else:
+        save(csv, csv_lines(chosen))
 
 
 @app.command()
@@ -101,12 +135,13 @@ def diff(
     before: Before,
     after: After,
     across: Across = False,
+    timing: Timed = False,
     most: Most = MOST,
     form: Form = Format.text,
     output: Output = None,
 ) -> None:
     """Say what moved between two tables, and why."""
-    _deliver(_compared(before, after, across, most), form, output)
+    _deliver(_compared(before, after, across, timing, most), form, output)
 
 
 @app.command()
@@ -117,6 +152,7 @@ def gate(
     waivers: Annotated[Path | None, typer.Option(help="YAML: changes let pass until a day.")] = None,
     expect: Annotated[str | None, typer.Option(metavar="MATRIX", help="Hold AFTER to its expect: rules, too.")] = None,
     across: Across = False,
+    timing: Timed = False,
     most: Most = MOST,
     form: Form = Format.text,
     output: Output = None,
@@ -135,9 +171,11 @@ def gate(
     from kaudit.policy import Policy, load_policy, load_waivers
 
     rules = load_policy(policy) if policy else Policy()
+    if not timing and (timed := rules.kinds & {"slower", "faster"}):
+        raise UserError(f"--policy: fails on {' and '.join(sorted(timed))}, which only --timing looks for; add it")
     waived = load_waivers(waivers) if waivers else ()
     expectations = load(expect).expect if expect else ()
-    found = _compared(before, after, across, most)
+    found = _compared(before, after, across, timing, most)
     check_names(expectations, found.before, found.after)
     judged = verdict(found.changes, rules, waived, date.today())
     found = replace(found, verdict=judged, unmet=tuple(unmet(found.after, expectations)))
@@ -146,15 +184,21 @@ def gate(
         raise typer.Exit(1)
 
 
-def _compared(before: Path, after: Path, across: bool, most: int) -> "Report":
+def _compared(before: Path, after: Path, across: bool, timing: bool, most: int) -> "Report":
     from kaudit.diff import changes, comparable
+    from kaudit.measure import read_timings
     from kaudit.report.judged import Report
     from kaudit.table import read
+    from kaudit.timing_diff import timed_changes
 
     tables = read(before), read(after)
     context = comparable(*tables, across)
+    found = list(changes(*tables, across))
+    if timing:
+        slower_or_faster, told = timed_changes(*tables, read_timings(before), read_timings(after))
+        context, found = (*context, *told), [*found, *slower_or_faster]
     words(context)
-    return Report(*tables, after, context, tuple(changes(*tables, across)), most)
+    return Report(*tables, after, context, tuple(found), most)
 
 
 def _deliver(found: "Report", form: Format, output: Path | None) -> None:
@@ -167,6 +211,7 @@ def _deliver(found: "Report", form: Format, output: Path | None) -> None:
 app.command()(check)
 app.command()(doctor)
 app.command()(explain)
+app.command()(kernels)
 app.add_typer(matrix, name="matrix")
 app.command()(merge)
 app.command()(report)

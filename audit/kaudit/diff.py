@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from kaudit.change import Change, Kind
 from kaudit.errors import UserError, told_in
-from kaudit.observation import WHOLE_CELL, Chosen, Row
+from kaudit.observation import WHOLE_CELL, Chosen, Outcome, Ran, Row
 from kaudit.ranks import Paths
 from kaudit.table import Header, Table, cells_of
 from kaudit.transition import NotRan, between, describe, kind_of, problems, subject
@@ -50,7 +52,12 @@ def comparable(before: Table, after: Table, across: bool = False) -> tuple[str, 
 
 
 def changes(before: Table, after: Table, across: bool = False) -> Iterator[Change]:
-    """The changes from `before` to `after`; with `across`, only of the cells that both hold."""
+    """The changes from `before` to `after`; with `across`, only of the cells that both hold.
+
+    Where the results of one table alone were checked, that they were is no change; that one is wrong, is.
+    """
+    if before.header.numerics != after.header.numerics:
+        before, after = _forgetting_right_results(before), _forgetting_right_results(after)
     old_cells, new_cells = cells_of(before), cells_of(after)
     old, new = before.header.paths, after.header.paths
     known: Known = {}
@@ -64,6 +71,21 @@ def changes(before: Table, after: Table, across: bool = False) -> Iterator[Chang
         found = _moved(cell, was, now, before.header, after.header, known)
         varying = any(row.others for row in (*was, *now))
         yield from varied(found, was, now, (old, new), repeated=after.header.repeat > 1) if varying else found
+
+
+def _forgetting_right_results(table: Table) -> Table:
+    """The table as if results had not been checked, but for those that are not right."""
+    made: dict[int, Outcome] = {}  # rows share outcomes, and go on to
+
+    def forgetting(outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Ran) or outcome.numerics != "ok":
+            return outcome
+        if id(outcome) not in made:
+            made[id(outcome)] = replace(outcome, numerics="unchecked")
+        return made[id(outcome)]
+
+    rows = {key: replace(row, outcome=forgetting(row.outcome)) for key, row in table.rows.items()}
+    return Table(table.header, rows)
 
 
 def _moved(cell: str, was: Rows, now: Rows, before: Header, after: Header, known: "Known") -> Iterator[Change]:
@@ -160,6 +182,7 @@ def _circumstances(was: Header, now: Header) -> Iterator[tuple[str, object, obje
     yield "matrix", was.stamp.matrix, now.stamp.matrix
     yield "revision", was.stamp.revision, now.stamp.revision
     yield "kaudit", was.kaudit, now.kaudit
+    yield "results checked", was.numerics, now.numerics
     for field in ("isolated", "sample", "seed", "repeat"):
         yield field, getattr(was, field), getattr(now, field)
     yield "driver", was.stamp.device.driver, now.stamp.device.driver

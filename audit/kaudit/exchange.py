@@ -15,8 +15,8 @@ times what reading a small cell's kernels takes, and a stalled capture of 512 ce
 """
 
 MOST_MESSAGES = 100
-"""Messages per cell of the batch, on top of as many for the batch itself. A cell is opened and closed three times, with
---numerics four."""
+"""Messages per cell of the batch, on top of as many for the batch itself. A cell is opened and closed three times, and
+once more for each of --numerics and --timing."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,16 @@ from kaudit.observation import Ran, Row
 from kaudit.table import Table, cells_of
 from kaudit.varying import variations
 
-FindingKind = Literal["older_kernel", "disagreement", "order_dependent", "flapping", "uncompared"]
+FindingKind = Literal[
+    "older_kernel",
+    "disagreement",
+    "ignored_feature",
+    "order_dependent",
+    "flapping",
+    "uncompared",
+    "memory_growth",
+    "error_growth",
+]
 
 
 class Finding(Struct, frozen=True):
@@ -21,12 +30,15 @@ class Finding(Struct, frozen=True):
 
 
 def findings(table: Table) -> Iterator[Finding]:
-    """Kernels of an older chip generation than the GPU's, equal calls that took different paths, runs that differ."""
+    """Kernels of an older chip generation than the GPU's, equal calls that took different paths, features without
+    effect, runs that differ."""
     chip = generation(table.header.stamp.device.arch)
     for cell, rows in cells_of(table).items():
         for row in rows:
             if isinstance(row.outcome, Ran):
                 yield from _older(row, row.outcome, chip)
+                if without := row.outcome.ignored:
+                    yield Finding("ignored_feature", cell, row.op, f"{row.op}: ignored feature: {without}")
             for kind, sentence in variations(row, table.header.paths.get(row.op, ())):
                 yield Finding(kind, cell, row.op, sentence)
         yield from _disagreements(cell, rows)

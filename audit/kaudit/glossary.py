@@ -100,6 +100,11 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "announce it only a run tells",
         "read the reason; sweep the engine on that GPU to see whether it is so, and whether it is said",
     ),
+    "slower": (
+        "with --timing: the samples of the op, or of the call, are larger than the baseline's times 1.05, by a rank "
+        "test over all cells at once; times taken at other clocks are not compared",
+        "look for a change of kernel or of launches in the same cell; sweep again if other work was on the machine",
+    ),
     "refused": (
         "the outcome is refused, and is neither refused, crashed nor hung in the baseline",
         "restore the support, or take the cell out of what you promise",
@@ -129,6 +134,11 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "only the newer table has the row or checks its result, and nothing is wrong with it",
         "nothing; commit the table",
     ),
+    "faster": (
+        "with --timing: the baseline's samples are larger than those of the op, or of the call, times 1.05, by a rank "
+        "test over all cells at once; times taken at other clocks are not compared",
+        "keep the table and its measures, so that the next sweep is held against them",
+    ),
     "improved": (
         "the path stands earlier in the engine's list than before; or more of the op is in a CUDA graph; or what "
         "crashed or hung is refused in words now",
@@ -153,6 +163,11 @@ FINDINGS: Mapping[str, tuple[str, str, str]] = {
         "ops that share a name before = compute the same from the same inputs, and their paths differ",
         "have the callers say it in the way that takes the faster path",
     ),
+    "ignored_feature": (
+        "a feature of the cell has no effect: the result is wrong, and it is the right one without that feature",
+        "--numerics holds a wrong result against the textbook with each feature off, the whole of it",
+        "find where the feature is lost on the way to the kernel; users get text that looks plausible",
+    ),
     "order_dependent": (
         "a cell comes to something else alone in a fresh process than after others: what ran before decides",
         "--isolate-sample runs a sample of the cells again, each in a process of its own, and the rows differ",
@@ -167,6 +182,18 @@ FINDINGS: Mapping[str, tuple[str, str, str]] = {
         "of two runs of a cell one could not be seen, so that nothing is known of order or flapping",
         "the outcome of one run is unseen, and that of the other is not",
         "as for unseen",
+    ),
+    "error_growth": (
+        "attention's error grows faster with the length of the KV cache than roundings add up",
+        "--numerics: between two lengths of otherwise equal cells it grows by more than twice the root of their ratio, "
+        "counted from an eighth of the tolerance at least",
+        "look for partial sums kept in 16 bits, or merged without their maximum; a longer context will be wrong",
+    ),
+    "memory_growth": (
+        "attention's memory grows faster than the KV cache: it keeps all scores, which no fused kernel does",
+        "--timing measures the peak of each op; between the two largest lengths of otherwise equal cells it grows with "
+        "kv_len to the power of 1.5 or more, whatever the allocator rounded",
+        "see which path ran: a fused one was not taken, or its adapter makes a mask of all queries and keys",
     ),
 }
 """Each finding of a single table: meaning, how it is decided, what to do."""

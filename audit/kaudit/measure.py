@@ -1,15 +1,19 @@
 """The measure file beside a table: what varies from run to run, keyed by the table's cells and ops."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from kaudit import graph_columns, timing_columns
 from kaudit.atomic import replacing
 from kaudit.errors import UserError
-from kaudit.wire import Measure, Numbers
+from kaudit.table import Stamp
+from kaudit.timing import Timings
+from kaudit.wire import GraphUse, Measure, Numbers
 
 if TYPE_CHECKING:  # half a second that only those who open a file need
     from pandas import DataFrame
@@ -29,12 +33,19 @@ def measure_path(table: Path) -> Path:
     return table.with_name(table.name.removesuffix(".jsonl") + ".measure.parquet")
 
 
-def write(path: Path, measures: Iterable[Measure]) -> None:
+MANIFEST = b"kaudit"
+"""Key of the file's own metadata, where anything was timed: the stamp of the table, as JSON."""
+
+
+def write(path: Path, measures: Iterable[Measure], stamp: Stamp) -> None:
     """Write the measures whole or not at all, sorted by cell and op. Raises UserError where that cannot be done.
 
-    The figures of checked results have columns of their own, where any result was checked.
+    The figures of checked results have columns of their own, where any result was checked; and so have times, and CUDA
+    graphs.
     """
     import pandas as pd  # half a second that only a finished sweep needs
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     kept = sorted(measures, key=lambda measure: (measure.cell, measure.op, measure.device_us))
     rows = [(measure.cell, measure.op, measure.device_us) for measure in kept]
@@ -43,9 +54,15 @@ def write(path: Path, measures: Iterable[Measure]) -> None:
         numbers = [msgspec.structs.astuple(measure.numbers or Numbers()) for measure in kept]
         figures = pd.DataFrame(numbers, columns=_FIGURES).astype(_TYPES)
         frame = pd.concat([frame, figures], axis=1)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if any(measure.timing for measure in kept):
+        table = timing_columns.add(table, [measure.cell for measure in kept], [measure.timing for measure in kept])
+        table = table.replace_schema_metadata({**table.schema.metadata, MANIFEST: msgspec.json.encode(stamp)})
+    if any(measure.graph for measure in kept):
+        table = graph_columns.add(table, [measure.graph for measure in kept])
     try:
         with replacing(path) as file:
-            frame.to_parquet(file, index=False)
+            pq.write_table(table, file)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; mend that, then go on with --resume") from None
 
@@ -54,7 +71,11 @@ def merged_measures(tables: Iterable[Path]) -> Iterable[Measure]:
     """The measures beside tables of one sweep's shards. Of a row that two have, the first's."""
     found: dict[Key, Measure] = {}
     for table in tables:
-        found = _read(table, _measures) | found
+        timings, graphs = read_timings(table), read_graphs(table)
+        read = _read(table, _measures)
+        found = {
+            key: replace(measure, timing=timings.get(key), graph=graphs.get(key)) for key, measure in read.items()
+        } | found
     return found.values()
 
 
@@ -72,6 +93,24 @@ def read_times(table: Path) -> dict[Key, float]:
     Raises UserError where the file is none of ours.
     """
     return _read(table, _times, _TIMES)
+
+
+def read_timings(table: Path) -> Timings:
+    """By cell and op, what was timed; nothing where nothing was. Raises UserError where the file is none of ours."""
+    path = measure_path(table)
+    if not path.exists():
+        return {}
+    with _ours(path):
+        return timing_columns.read(path)
+
+
+def read_graphs(table: Path) -> Mapping[Key, GraphUse]:
+    """By cell and op, the CUDA graph that its cell ran as. Raises UserError where the file is none of ours."""
+    path = measure_path(table)
+    if not path.exists():
+        return {}
+    with _ours(path):
+        return graph_columns.read(path)
 
 
 def _read(table: Path, take: Callable[["DataFrame"], dict[Key, V]], columns: list[str] | None = None) -> dict[Key, V]:

@@ -84,7 +84,9 @@ class Ran(Struct, frozen=True, gc=False, tag="ran", omit_defaults=True):
     """The op ran and its kernels were seen, each launch accounted for.
 
     `path` is read off the kernels, None where they match none of the engine's paths; `claimed` is the engine's word.
-    `kernels` stand in order of first launch. `graph_asked` and `graph_got` compare the CUDA-graph mode wanted and seen.
+    `kernels` stand in order of first launch. `graph_asked` and `graph_got` compare the CUDA-graph mode wanted and seen;
+    `ungraphed` is why the engine made no graph.
+    `ignored`: of a wrong result, a feature without which it would be right.
     """
 
     path: str | None
@@ -94,6 +96,8 @@ class Ran(Struct, frozen=True, gc=False, tag="ran", omit_defaults=True):
     graph_asked: GraphMode = "eager"
     graph_got: GraphMode = "eager"
     numerics: Numerics = "unchecked"
+    ignored: str = ""
+    ungraphed: tuple[Reason, ...] = ()
 
     @property
     def launches(self) -> int:

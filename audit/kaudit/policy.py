@@ -60,6 +60,11 @@ class Policy(Strict):
     fail_on: Many[Kind] = DEFAULT_FAIL_ON
     rules: Many[Rule] = ()
 
+    @property
+    def kinds(self) -> set[Kind]:
+        """All that it may fail on."""
+        return {*self.fail_on, *(kind for rule in self.rules for kind in rule.fail_on)}
+
 
 class Waiver(Strict):
     """Lets changes of one kind pass, up to and with the day `expires`."""

@@ -27,12 +27,17 @@ from kaudit.shard import Shard
 from kaudit.table import SCHEMA, Header, Stamp, Table, write
 from kaudit.wire import Hello
 
+TIMING_LIMIT = 20.0
+"""Seconds for which a cell may be timed, at most. With a shorter limit for all work on a cell it is a quarter of that:
+to be slow under a stopwatch is no hang."""
+
 
 @dataclass(frozen=True)
 class SweepRequest:
     """`command` starts the probe (child.probe_command); `cell_limit` is in seconds; without `out` the table is named
     after engine, revision and GPU, in the current folder. `gpus`: a probe on each, as CUDA_VISIBLE_DEVICES names them;
-    without, on what torch takes. `jobs`: so many probes on each. With `shard`, of the cells only its part."""
+    without, on what torch takes. `jobs`: so many probes on each. With `shard`, of the cells only its part. `numerics`:
+    the probe checks results."""
 
     command: tuple[str, ...]
     matrix: str
@@ -44,6 +49,7 @@ class SweepRequest:
     gpus: tuple[str, ...] = ()
     jobs: int = 1
     shard: Shard | None = None
+    numerics: bool = False
 
 
 @told_in("docs/capture.md")
@@ -69,7 +75,7 @@ def sweep(
             rows += [Row(cell.id, WHOLE_CELL, Skipped(why)) for cell, why in skipped if cell.id in own]
             table = Table.of(header, rows)
             write(out, table)
-            measure.write(measure.measure_path(out), measures)
+            measure.write(measure.measure_path(out), measures, header.stamp)
             kept.path.unlink()
         return out, table
     finally:
@@ -164,6 +170,7 @@ def _header(hello: Hello, request: SweepRequest) -> Header:
         checks.sample,
         checks.seed,
         checks.repeat,
+        request.numerics,
     )
 
 

@@ -48,7 +48,7 @@ class Header(Struct, frozen=True, omit_defaults=True):
     """First line of a table. `paths` lists, per op, the engine's paths fastest first.
 
     `shard`: "2/8" of a table that has a part of the matrix's cells only. The others are runs.Checks: how often, and in
-    what company, the cells were run.
+    what company, the cells were run. `numerics`: results were checked.
     """
 
     schema: int
@@ -60,6 +60,7 @@ class Header(Struct, frozen=True, omit_defaults=True):
     sample: int = 0
     seed: int | None = None
     repeat: int = 1
+    numerics: bool = False
 
     @property
     def predicted(self) -> bool:

@@ -41,7 +41,11 @@ def _forget_stdout() -> None:
 
 def save(path: Path, lines: Iterable[str]) -> None:
     """To a file, whole or not at all: others may be reading it. Raises UserError where it cannot be written."""
-    text = _encoded(lines)
+    save_bytes(path, _encoded(lines))
+
+
+def save_bytes(path: Path, text: bytes) -> None:
+    """As save."""
     with _writable(path):
         if path.exists() and not path.is_file():
             path.write_bytes(text)  # a pipe or a device is there to be written to, not to be replaced

@@ -79,7 +79,7 @@ def problems(op: str, outcome: Outcome, paths: Paths) -> Found:
             if outcome.contradiction:
                 yield "contradiction", _contradiction(op, outcome)
             if outcome.numerics in BAD_NUMERICS:
-                yield "wrong_result", f"{op} {BAD_NUMERICS[outcome.numerics]}"
+                yield "wrong_result", f"{op} {_bad_numerics(outcome)}"
             if silent := unannounced(outcome, paths):
                 lost = silent[0]
                 yield "silent_fallback", f"{op} runs {named(outcome.path)} instead of {lost}{why(outcome, lost)}"
@@ -158,12 +158,18 @@ def _contradiction(op: str, ran: Ran) -> str:
     return f"{op} is claimed to run {ran.claimed}, {shown}"
 
 
+def _bad_numerics(ran: Ran) -> str:
+    return BAD_NUMERICS[ran.numerics] + (f", that without {ran.ignored}: an ignored feature" if ran.ignored else "")
+
+
 def _numerics(op: str, was: Ran, now: Ran) -> Found:
     if now.numerics == was.numerics:
+        if now.ignored != was.ignored:
+            yield "reason_changed", f"{op} still {_bad_numerics(now)}; before: {was.ignored or 'no ignored feature'}"
         return
     match now.numerics:
         case "wrong" | "unwritten":
-            yield "wrong_result", f"{op} {BAD_NUMERICS[now.numerics]}; before: {was.numerics}"
+            yield "wrong_result", f"{op} {_bad_numerics(now)}; before: {was.numerics}"
         case "ok" if was.numerics == "unchecked":
             yield "added", f"{op}'s result is checked now, and right"
         case "ok":
@@ -226,11 +232,12 @@ def _graph(op: str, was: Ran, now: Ran) -> Found:
         yield "graph_downgrade", fact
     elif got > got_before:
         yield "improved", fact
-    elif was.graph_asked != now.graph_asked:
+    elif was.graph_asked != now.graph_asked or was.ungraphed != now.ungraphed:
         yield "reason_changed", fact
 
 
 def _graphs(ran: Ran) -> str:
     words = {"eager": "without a CUDA graph", "partial": "partly in a CUDA graph", "full": "in a CUDA graph"}
-    asked = f" (asked: {ran.graph_asked})" if ran.graph_asked != ran.graph_got else ""
-    return words[ran.graph_got] + asked
+    if ran.graph_asked == ran.graph_got:
+        return words[ran.graph_got]
+    return f"{words[ran.graph_got]} ({'; '.join((f'asked: {ran.graph_asked}', *map(str, ran.ungraphed)))})"

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from kaudit.observation import Row
 from kaudit.table import Device
+from kaudit.timing import Timing
 
 
 class Batch(Struct, frozen=True, tag="batch"):
@@ -56,6 +57,9 @@ class Numbers(Struct, frozen=True):
     or is not finite. `max_abs`, `mean_abs`: absolute errors. `relative`: norm of the error by the norm of the textbook.
     `nonfinite`: elements that are no finite number where the textbook's is one, or the reverse. `unwritten`: rows with
     elements that were not written. The errors before are of all others. `lse_error`: absolute, of the log-sum-exp.
+    Of a whole step, with the last op of its layer: `step_error`, as `error`, against a textbook that ran all of it by
+    itself; `top_k`, the share of its most likely tokens that are the engine's, too; `greedy`, the share of requests in
+    which both take the same token; `margin`, how far the likeliest is before the next, at least, in spreads of logits.
     `hint`: what the output looks like, where one known mistake gives just that; or why nothing is known.
     """
 
@@ -70,7 +74,22 @@ class Numbers(Struct, frozen=True):
     nonfinite: int = 0
     unwritten: int = 0
     lse_error: float | None = None
+    step_error: float | None = None
+    top_k: float | None = None
+    greedy: float | None = None
+    margin: float | None = None
     hint: str = ""
+
+
+class GraphUse(Struct, frozen=True):
+    """The CUDA graph that a cell ran as. `nodes`: launches in it. `batch`: requests that it has room for, of which
+    `padding` only fill it up. `pool_bytes`: device memory set aside for it; None: not known."""
+
+    replays: int
+    nodes: int
+    batch: int
+    padding: int
+    pool_bytes: int | None
 
 
 class Measure(Struct, frozen=True, omit_defaults=True):
@@ -78,13 +97,16 @@ class Measure(Struct, frozen=True, omit_defaults=True):
 
     `device_us`: device time of the op's kernels (on a CPU, time in its leaf ops), microseconds, in the faster of the
     profiled runs.
-    `numbers`: where the result was checked.
+    `numbers`: where the result was checked. `timing`: where it was timed; that of the whole cell is of op WHOLE_CELL,
+    and `device_us` there the sum over the ops. `graph`: of the cell, where it ran as a CUDA graph.
     """
 
     cell: str
     op: str
     device_us: float
     numbers: Numbers | None = None
+    timing: Timing | None = None
+    graph: GraphUse | None = None
 
 
 class Observed(Struct, frozen=True, tag="observed"):

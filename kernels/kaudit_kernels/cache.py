@@ -1,7 +1,8 @@
 """The KV cache of one layer: every layout is rows of tokens, and a way to find a request's rows.
 
 Rows that no request has written hold NaN (127 in int8), so that a kernel that reads past a length, into the tail of a
-page or into a page of nobody shows it in its output.
+page or into a page of nobody shows it in its output. Rows that another request or a dropped branch has written hold
+what it wrote: a number like any other, as in a server that has run for an hour.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from kaudit_kernels import places
 from kaudit_kernels.problem import Problem
 
 TORCH_DTYPE = {
@@ -59,19 +61,18 @@ class Cache:
 
 
 def make_cache(problem: Problem, device: str, generator: torch.Generator) -> Cache:
-    """A cache with the tokens before the new ones filled in at random, and every other row poisoned."""
-    places = {"contiguous": _contiguous, "ragged": _ragged, "paged": _paged}[problem.kv_layout]
-    total, rows, kv_start, page_table = places(problem)
+    """A cache with the tokens before the new ones filled in at random, stale rows too, and every other row poisoned."""
+    placed = {"contiguous": places.contiguous, "ragged": places.ragged, "paged": places.paged}[problem.kv_layout]
+    total, rows, kv_start, page_table = placed(problem)
     prefixes = [len(each) - q_len for each, q_len in zip(rows, problem.q_lens, strict=True)]
     filled = torch.unique(torch.cat([each[:prefix] for each, prefix in zip(rows, prefixes, strict=True)])).to(device)
-    tensors = []
-    for head_dim in (problem.head_dim, problem.v_head_dim):
-        scale = _scale(problem, device)
-        stored = _poisoned((total, problem.kv_heads, head_dim), problem, device)
-        drawn = torch.randn(len(filled), problem.kv_heads, head_dim, generator=generator, device=device)
-        write(stored, filled, drawn, scale)
-        tensors.append((stored, scale))
-    (k, k_scale), (v, v_scale) = tensors
+    stale = places.stale_rows(problem, total, prefixes, page_table).to(device)
+    k_scale, v_scale = _scales(problem, device)
+    k, v = _memory(problem, total, device)
+    for stored, scale in ((k, k_scale), (v, v_scale)):
+        for slots in (stale, filled):  # a stale row that is filled is stale no more
+            drawn = torch.randn(len(slots), *stored.shape[1:], generator=generator, device=device)
+            write(stored, slots, drawn, scale)
     return Cache(
         k=k,
         v=v,
@@ -93,18 +94,30 @@ def write(stored: Tensor, slots: Tensor, x: Tensor, scale: Tensor | None) -> Non
         if stored.dtype == torch.int8:
             x = x.round()
         x = x.clamp(-LARGEST[stored.dtype], LARGEST[stored.dtype])
-    _movable(stored).index_copy_(0, slots, _movable(x.to(stored.dtype)))
+    movable(stored).index_copy_(0, slots, movable(x.to(stored.dtype)))
 
 
 def read(stored: Tensor, rows: Tensor, scale: Tensor | None) -> Tensor:
     """The rows of one request as float32 [kv_len, kv_heads, dim], multiplied by the scale of their head."""
-    x = _movable(stored).index_select(0, rows).view(stored.dtype).float()
+    x = movable(stored).index_select(0, rows).view(stored.dtype).float()
     return x if scale is None else x * scale[:, None]
 
 
-def _movable(x: Tensor) -> Tensor:
+def movable(x: Tensor) -> Tensor:
     """The same bytes in a dtype that indexing takes: torch moves no float8."""
     return x.view(torch.uint8) if x.element_size() == 1 else x
+
+
+def _memory(problem: Problem, total: int, device: str) -> tuple[Tensor, Tensor]:
+    """K and V, poisoned: [total, kv_heads, dim] each, in the memory order that the features ask for."""
+    heads, k_dim, v_dim = problem.kv_heads, problem.head_dim, problem.v_head_dim
+    if "transposed" in problem.features:  # heads first, as in FlashInfer's HND
+        k, v = (_poisoned((heads, total, dim), problem, device).transpose(0, 1) for dim in (k_dim, v_dim))
+    elif "sliced" in problem.features:  # K and V of a token side by side
+        k, v = torch.split(_poisoned((total, heads, k_dim + v_dim), problem, device), [k_dim, v_dim], dim=-1)
+    else:
+        k, v = (_poisoned((total, heads, dim), problem, device) for dim in (k_dim, v_dim))
+    return k, v
 
 
 def _poisoned(shape: tuple[int, ...], problem: Problem, device: str) -> Tensor:
@@ -114,47 +127,25 @@ def _poisoned(shape: tuple[int, ...], problem: Problem, device: str) -> Tensor:
     return torch.full(shape, torch.nan, dtype=torch.float32, device=device).to(dtype)
 
 
-def _scale(problem: Problem, device: str) -> Tensor | None:
-    """Differs from head to head, so that a kernel that takes the scale of another head, or none, is found out."""
+def _scales(problem: Problem, device: str) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """Of K and of V. They differ from head to head and from each other, so that a kernel that takes the scale of
+    another head, of the other tensor, or none, is found out."""
     largest = LARGEST.get(TORCH_DTYPE[problem.kv_dtype])
     if largest is None:
-        return None
-    heads = torch.arange(problem.kv_heads, dtype=torch.float32, device=device)
-    return REACH / largest * (1 + heads / problem.kv_heads)
+        return None, None
+    share = torch.arange(problem.kv_heads, dtype=torch.float32, device=device) / problem.kv_heads
+    return REACH / largest * (1 + share), REACH / largest * (1.7 - 0.5 * share)
 
 
-Places = tuple[int, list[Tensor], Tensor, Tensor]
-"""Rows in all, rows per request, first rows, page table: see Cache."""
+def resume(cache: Cache, page_size: int) -> None:
+    """The requests are preempted and resumed: their pages were given to others, and their KV stands in other pages.
 
-
-def _contiguous(problem: Problem) -> Places:
-    kv_start = torch.arange(problem.batch) * problem.kv_len
-    rows = [start + torch.arange(kv_len) for start, kv_len in zip(kv_start, problem.kv_lens, strict=True)]
-    return problem.batch * problem.kv_len, rows, kv_start, torch.zeros(problem.batch, 1, dtype=torch.int32)
-
-
-def _ragged(problem: Problem) -> Places:
-    *starts, total = accumulate(problem.kv_lens, initial=0)
-    rows = [start + torch.arange(kv_len) for start, kv_len in zip(starts, problem.kv_lens, strict=True)]
-    return total, rows, torch.tensor(starts), torch.zeros(problem.batch, 1, dtype=torch.int32)
-
-
-def _paged(problem: Problem) -> Places:
-    """Pages in shuffled order, one page of nobody among them; under prefix_share requests' first pages are shared."""
-    size, kv_lens = problem.page_size, problem.kv_lens
-    counts = [-(-kv_len // size) for kv_len in kv_lens]
-    shared = 0
-    if "prefix_share" in problem.features:
-        prefix = min(kv_len - q_len for kv_len, q_len in zip(kv_lens, problem.q_lens, strict=True))
-        shared = prefix // 2 // size
-    pages = shared + sum(count - shared for count in counts) + 1
-    order = torch.randperm(pages, generator=torch.Generator().manual_seed(pages)).to(torch.int32)
-    nobody, common, own = order[0], order[1 : 1 + shared], order[1 + shared :]
-    page_table = nobody.repeat(problem.batch, max(counts))
-    rows = []
-    for request, (count, kv_len) in enumerate(zip(counts, kv_lens, strict=True)):
-        page_table[request, :count] = torch.cat((common, own[: count - shared]))
-        own = own[count - shared :]
-        tokens = torch.arange(kv_len)
-        rows.append(page_table[request, tokens // size].long() * size + tokens % size)
-    return pages * size, rows, torch.zeros(problem.batch, dtype=torch.int64), page_table
+    Every page moves on by one, in place, as an engine does whose CUDA graphs know the tables by their addresses. Where
+    a page was, another request's is now.
+    """
+    total = len(cache.k)
+    for stored in (cache.k, cache.v):
+        stored.copy_(movable(stored).roll(page_size, 0).view(stored.dtype))
+    for rows in (*cache.rows, cache.slots):
+        rows.copy_((rows + page_size) % total)
+    cache.page_table.copy_((cache.page_table + 1) % (total // page_size))

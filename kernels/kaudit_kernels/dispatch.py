@@ -26,6 +26,8 @@ class Kernel:
     launch: Callable[..., Any] = field(repr=False)
     worth: tuple[Requirement, ...] = ()
     functions: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """As functions, of what it launches for some problems and not for others."""
 
     def unmet(self, problem: Problem) -> tuple[Unmet, ...]:
         """Every requirement that the problem does not meet, those of `worth` last."""

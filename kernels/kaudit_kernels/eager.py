@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from kaudit_kernels.cache import write
+from kaudit_kernels.fp8 import Fp8Weight, quantised
 from kaudit_kernels.inputs import Inputs
 from kaudit_kernels.rope import rotate
 
@@ -17,7 +18,8 @@ EPSILON = 1e-6
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     """x [tokens, hidden] over its root mean square, times weight [hidden]."""
     wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON) * weight.float()).to(x.dtype)
+    normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON) * weight.float()
+    return normed.to(x.dtype).contiguous()  # x may be a view with its rows anywhere
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
@@ -26,9 +28,15 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
     return torch.stack((rms_norm(total, weight), total))
 
 
-def project(x: Tensor, weight: Tensor) -> Tensor:
-    """x [tokens, in] times weight [in, out]: on a GPU one product of cuBLAS."""
-    return x @ weight
+def project(x: Tensor, weight: Tensor | Fp8Weight) -> Tensor:
+    """x [tokens, in] times weight [in, out]: on a GPU one product of cuBLAS.
+
+    A weight in fp8 meets x rounded to fp8, each row with its scale; the product is taken in float32, dequantised.
+    """
+    if isinstance(weight, Tensor):
+        return x @ weight
+    values, scales = quantised(x, dim=1)
+    return (values.float() * scales @ weight.dequantised()).to(x.dtype)
 
 
 def rope_kv_write(qkv: Tensor, inputs: Inputs) -> Tensor:
@@ -58,8 +66,3 @@ def logits_mask(logits: Tensor, allowed: Tensor) -> Tensor:
     """logits [batch, vocabulary], minus infinity where the bit of `allowed` [batch, vocabulary / 32] is not set."""
     bits = allowed[:, :, None] >> torch.arange(32, dtype=torch.int32, device=allowed.device) & 1
     return logits.masked_fill(bits.flatten(1) == 0, -torch.inf)
-
-
-def sample(logits: Tensor) -> Tensor:
-    """Greedy: the token of the largest logit, [batch] int64."""
-    return logits.argmax(dim=-1)

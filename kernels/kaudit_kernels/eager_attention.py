@@ -16,6 +16,8 @@ def attention(q: Tensor, inputs: Inputs) -> Tensor:
     out = q.new_empty(problem.tokens, problem.q_heads, problem.v_head_dim)
     first = 0
     for request, q_len in enumerate(problem.q_lens):
+        if not q_len:
+            continue
         rows = cache.rows[request]
         k, v = read(cache.k, rows, cache.k_scale), read(cache.v, rows, cache.v_scale)
         out[first : first + q_len] = attend(

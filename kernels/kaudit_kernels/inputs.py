@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from kaudit_kernels.cache import TORCH_DTYPE, Cache, make_cache
+from kaudit_kernels.fp8 import Fp8Weight, fp8_weight
 from kaudit_kernels.masks import Masks, depths
 from kaudit_kernels.problem import Problem
 from kaudit_kernels.rope import angles
 
-VOCABULARY = 32_768
+LOGITS_SPREAD = 3.0
+"""Standard deviation of the logits: nine tenths of the probability lie with some hundred tokens, as in a model's."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,13 @@ class Inputs:
     """[hidden]."""
     mlp_norm: Tensor
     """[hidden]."""
-    qkv: Tensor
-    """[hidden, q_heads * head_dim + kv_heads * head_dim + kv_heads * v_head_dim], Q, K and V side by side."""
-    o: Tensor
-    """[q_heads * v_head_dim, hidden]."""
-    gate_up: Tensor
-    """[hidden, 2 * intermediate], gate then up."""
-    down: Tensor
+    qkv: Tensor | Fp8Weight
+    """[hidden, qkv_width], Q, K and V side by side."""
+    o: Tensor | Fp8Weight
+    """[attention_width, hidden]."""
+    gate_up: Tensor | Fp8Weight
+    """[hidden, gate_up_width], gate then up."""
+    down: Tensor | Fp8Weight
     """[intermediate, hidden]."""
     cosines: Tensor
     """[tokens, head_dim / 2] float32; empty without rope."""
@@ -42,9 +44,11 @@ class Inputs:
     sinks: Tensor | None
     """[q_heads] float32: a logit of each head that takes part in the softmax and carries no value."""
     logits: Tensor
-    """[batch, VOCABULARY] float32, fixed: the head of the model is no op of a decoder layer."""
+    """[batch, vocabulary] float32, fixed: the head of the model is no op of a decoder layer."""
     allowed: Tensor
-    """[batch, VOCABULARY / 32] int32: bit j of word i is set if the grammar allows token 32 * i + j."""
+    """[batch, vocabulary / 32] int32: bit j of word i is set if the grammar allows token 32 * i + j."""
+    draws: Tensor
+    """[batch] float32 of [0, 1): the number by which a request's token is drawn: an input, so that a step repeats."""
 
 
 def make_inputs(problem: Problem, device: str, seed: int) -> Inputs:
@@ -55,31 +59,52 @@ def make_inputs(problem: Problem, device: str, seed: int) -> Inputs:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, device=device)
 
-    def projection(rows: int, columns: int) -> Tensor:
-        return (normal(rows, columns) / math.sqrt(rows)).to(dtype)
+    def given(rows: int, columns: int, dtype: torch.dtype, spread: float = 1.0) -> Tensor:
+        """[rows, columns] as a caller may have them: a view of other memory, where the features say so."""
 
-    hidden, kv_width = problem.hidden, problem.kv_heads * (problem.head_dim + problem.v_head_dim)
+        def drawn(*shape: int) -> Tensor:
+            return (spread * normal(*shape)).to(dtype)
+
+        if "transposed" in problem.features:
+            return drawn(columns, rows).T
+        if "sliced" in problem.features:
+            return drawn(rows, 2 * columns)[:, :columns]
+        if "broadcast" in problem.features:
+            return drawn(1, columns).expand(rows, columns)
+        return drawn(rows, columns)
+
+    def projection(rows: int, columns: int) -> Tensor | Fp8Weight:
+        weight = normal(rows, columns) / math.sqrt(rows)
+        return fp8_weight(weight) if problem.weight_dtype == "fp8_e4m3" else weight.to(dtype)
+
+    hidden = problem.hidden
     cosines, sines = torch.empty(2, 0, device=device)
     if problem.rope != "none":
         cosines, sines = angles(positions(problem).to(device), problem.head_dim, problem.rope_scaling)
     return Inputs(
         problem=problem,
-        x=normal(problem.tokens, hidden).to(dtype),
+        x=given(problem.tokens, hidden, dtype),
         attention_norm=(1 + 0.1 * normal(hidden)).to(dtype),
         mlp_norm=(1 + 0.1 * normal(hidden)).to(dtype),
-        qkv=projection(hidden, hidden + kv_width),
-        o=projection(problem.q_heads * problem.v_head_dim, hidden),
-        gate_up=projection(hidden, 2 * problem.intermediate),
+        qkv=projection(hidden, problem.qkv_width),
+        o=projection(problem.attention_width, hidden),
+        gate_up=projection(hidden, problem.gate_up_width),
         down=projection(problem.intermediate, hidden),
         cosines=cosines,
         sines=sines,
         cache=make_cache(problem, device, generator),
         masks=Masks(problem, device, seed),
         sinks=normal(problem.q_heads) if "sinks" in problem.features else None,
-        logits=normal(problem.batch, VOCABULARY),
+        logits=given(problem.batch, problem.vocabulary, torch.float32, LOGITS_SPREAD),
         allowed=torch.randint(
-            -(2**31), 2**31, (problem.batch, VOCABULARY // 32), dtype=torch.int32, generator=generator, device=device
+            -(2**31),
+            2**31,
+            (problem.batch, problem.vocabulary // 32),
+            dtype=torch.int32,
+            generator=generator,
+            device=device,
         ),
+        draws=torch.rand(problem.batch, generator=generator, device=device),
     )
 
 

@@ -1,9 +1,22 @@
 """Which keys each query of a request sees, as a boolean tensor. The one place where every mask is written down."""
 
+from dataclasses import dataclass
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 
 from kaudit_kernels.problem import Mask, Problem
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The masks of a batch as bits, 8 keys to an octet, the first in the lowest bit; each row begins a new octet."""
+
+    bits: Tensor
+    """[octets] uint8: per request its queries' rows, of all keys; under `tree` of the last q_len keys only."""
+    start: Tensor
+    """[batch] int64: the first octet of each request."""
 
 
 class Masks:
@@ -15,6 +28,7 @@ class Masks:
     def __init__(self, problem: Problem, device: str, seed: int) -> None:
         self._problem, self._device, self._seed = problem, device, seed
         self._made: dict[tuple[int, int, int], Tensor] = {}
+        self._packed: Packed | None = None
 
     def of(self, request: int) -> Tensor | None:
         """[q_len, kv_len] of a request, True where the query sees the key; None if every query sees every key."""
@@ -27,6 +41,27 @@ class Masks:
             seed = self._seed + request
             self._made[key] = visible(problem.mask, problem.window, q_len, kv_len, seed).to(self._device)
         return self._made[key]
+
+    def packed(self) -> Packed:
+        """The masks of every request for a kernel that reads them. Made once: later calls launch nothing."""
+        if self._packed is None:
+            problem, rows = self._problem, []
+            for request, (q_len, kv_len) in enumerate(zip(problem.q_lens, problem.kv_lens, strict=True)):
+                seen = self.of(request)
+                if seen is None:
+                    seen = torch.ones(q_len, kv_len, dtype=torch.bool, device=self._device)
+                rows.append(_octets(seen[:, kv_len - q_len :] if problem.mask == "tree" else seen))
+            *starts, _ = accumulate((len(each) for each in rows), initial=0)
+            self._packed = Packed(torch.cat(rows), torch.tensor(starts).to(self._device))
+        return self._packed
+
+
+def _octets(seen: Tensor) -> Tensor:
+    """[rows * ceil(keys / 8)] uint8 of a boolean [rows, keys]."""
+    padded = torch.nn.functional.pad(seen, (0, -seen.shape[1] % 8))
+    padded = padded.view(padded.numel() // 8, 8)
+    weights = 1 << torch.arange(8, device=seen.device)
+    return (padded * weights).sum(dim=1).to(torch.uint8)
 
 
 def sees_all(mask: Mask, window: int, q_len: int, kv_len: int) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal
 Phase = Literal["prefill", "chunked_prefill", "decode", "mixed"]
 DType = Literal["fp32", "fp16", "bf16"]
 KvDType = Literal["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"]
+WeightDType = Literal["fp32", "fp16", "bf16", "fp8_e4m3"]
 KvLayout = Literal["contiguous", "paged", "ragged"]
 Mask = Literal["none", "causal", "window", "custom", "tree"]
 Rope = Literal["none", "neox", "interleaved"]
@@ -18,7 +19,9 @@ class Problem:
 
     phase: Phase
     dtype: DType
-    """Of activations and weights."""
+    """Of activations, of the residual, and of every weight but the projections'."""
+    weight_dtype: WeightDType
+    """Of the projections' weights: as `dtype`, or fp8 with scales. With fp8 a projection quantises its input, too."""
     kv_dtype: KvDType
     q_heads: int
     kv_heads: int
@@ -48,6 +51,10 @@ class Problem:
     """Compute capability as 10 * major + minor (H200: 90), 0 on a CPU."""
     sm_count: int
     """Streaming multiprocessors, 0 on a CPU."""
+    padding: int = 0
+    """How many requests of the batch, the last ones, only fill up a CUDA graph's bucket: one token each, of nobody."""
+    vocabulary: int = 32_768
+    """Tokens that there are: a row of logits."""
 
     @property
     def hidden(self) -> int:
@@ -60,23 +67,73 @@ class Problem:
         return 2 * self.hidden
 
     @property
+    def qkv_width(self) -> int:
+        """Elements of a token's Q, K and V."""
+        return self.q_heads * self.head_dim + self.kv_heads * (self.head_dim + self.v_head_dim)
+
+    @property
+    def attention_width(self) -> int:
+        """Elements of a token's attention output, all heads."""
+        return self.q_heads * self.v_head_dim
+
+    @property
+    def gate_up_width(self) -> int:
+        """Elements of a token's gate and up."""
+        return 2 * self.intermediate
+
+    @property
+    def kv_cast_sm(self) -> int:
+        """The compute capability from which Triton converts kv_dtype: the fp8 cvt instructions came with sm_89.
+
+        Below it refuses e4m3, and rounds to e5m2 twice, by way of fp16.
+        """
+        return 89 if self.kv_dtype.startswith("fp8") else 80
+
+    @property
     def group(self) -> int:
         """Query heads per KV head."""
         return self.q_heads // self.kv_heads
 
     @property
+    def query_rows(self) -> int:
+        """(query, head of the group) pairs of the request with most queries: rows that meet the same keys."""
+        return max(1, *self.q_lens) * self.group
+
+    @property
     def kv_lens(self) -> tuple[int, ...]:
-        """KV tokens of each request, the new ones included."""
-        if not self.skew:
-            return (self.kv_len,) * self.batch
-        return tuple(max(1, self.kv_len * (self.batch - i) // self.batch) for i in range(self.batch))
+        """KV tokens of each request, the new ones included; `vacant`: the last one has none, old or new."""
+        real = self.batch - self.padding
+        lens = [max(1, self.kv_len * (real - i) // real) if self.skew else self.kv_len for i in range(real)]
+        if "vacant" in self.features:
+            lens[-1] = 0
+        return (*lens, *(1,) * self.padding)
 
     @property
     def q_lens(self) -> tuple[int, ...]:
-        """New tokens of each request. Mixed: the first half of the requests bring a chunk, the others one token."""
+        """New tokens of each request. Mixed: the first half of the requests bring a chunk, the others one token.
+
+        `idle`: the last one brings none.
+        """
         chunks = max(1, self.batch // 2) if self.phase == "mixed" else self.batch
-        wanted = (self.q_len if i < chunks else 1 for i in range(self.batch))
+        wanted = [self.q_len if i < chunks else 1 for i in range(self.batch)]
+        if "idle" in self.features:
+            wanted[-1] = 0
         return tuple(min(q_len, kv_len) for q_len, kv_len in zip(wanted, self.kv_lens, strict=True))
+
+    @property
+    def shared_prefix(self) -> int:
+        """Tokens at the start of every request that lie on pages of all; 0 without `prefix_share`."""
+        if "prefix_share" not in self.features or not self.page_size:
+            return 0
+        shortest = min(kv_len - q_len for kv_len, q_len in zip(self.kv_lens, self.q_lens, strict=True))
+        return shortest // 2 // self.page_size * self.page_size
+
+    @property
+    def last_page_len(self) -> int:
+        """Tokens on the last page of the longest request, as the step is told; 0 unless paged."""
+        if "bad_last_page" in self.features:
+            return self.page_size + 1
+        return (self.kv_len - 1) % self.page_size + 1 if self.page_size else 0
 
     @property
     def tokens(self) -> int:

@@ -39,6 +39,8 @@ class Requirement:
     holds: Callable[..., bool] = field(compare=False, repr=False)
     """Takes the value of the axis, then that of `beside` if there is one."""
     beside: str | None = None
+    bounds: tuple[str | int, ...] = ()
+    """Values at which it turns, or begins to hold: what one who looks for its domain tries first."""
     show: Callable[[Any], str] = field(default=str, compare=False, repr=False)
     """What an offending value is called in the message."""
 
@@ -61,27 +63,33 @@ class Axis:
 
     def one_of(self, *values: str | int) -> Requirement:
         listed = ", ".join(map(str, values))
-        return Requirement(self.name, f"one of {listed}" if len(values) > 1 else listed, lambda seen: seen in values)
+        needed = f"one of {listed}" if len(values) > 1 else listed
+        return Requirement(self.name, needed, lambda seen: seen in values, bounds=values)
 
-    def same_as(self, other: str) -> Requirement:
-        return Requirement(self.name, f"the same as {other}", lambda seen, beside: seen == beside, other)
+    def same_as(self, other: str, *values: str) -> Requirement:
+        """As the axis `other`, or one of the values."""
+        needed = f"{', '.join(values)} or the same as {other}" if values else f"the same as {other}"
+        return Requirement(self.name, needed, lambda seen, beside: seen == beside or seen in values, other, values)
 
 
 @dataclass(frozen=True)
 class Number(Axis):
     """An axis that counts."""
 
-    def at_least(self, limit: int) -> Requirement:
-        return Requirement(self.name, f"at least {limit}", lambda seen: seen >= limit)
+    def at_least(self, limit: int | str) -> Requirement:
+        """`limit` is a number, or the name of the axis that holds it."""
+        if isinstance(limit, str):
+            return Requirement(self.name, f"at least {limit}", lambda seen, beside: seen >= beside, limit)
+        return Requirement(self.name, f"at least {limit}", lambda seen: seen >= limit, bounds=(limit,))
 
     def at_most(self, limit: int | str) -> Requirement:
         """`limit` is a number, or the name of the axis that holds it."""
         if isinstance(limit, str):
             return Requirement(self.name, f"at most {limit}", lambda seen, beside: seen <= beside, limit)
-        return Requirement(self.name, f"at most {limit}", lambda seen: seen <= limit)
+        return Requirement(self.name, f"at most {limit}", lambda seen: seen <= limit, bounds=(limit,))
 
     def multiple_of(self, factor: int) -> Requirement:
-        return Requirement(self.name, f"a multiple of {factor}", lambda seen: seen % factor == 0)
+        return Requirement(self.name, f"a multiple of {factor}", lambda seen: seen % factor == 0, bounds=(factor,))
 
     def divides(self, other: str) -> Requirement:
         return Requirement(self.name, f"a divisor of {other}", lambda seen, beside: beside % seen == 0, other)
@@ -99,17 +107,21 @@ class Names:
             self.name,
             needed,
             lambda seen: seen.issubset(names),
+            bounds=names,
             show=lambda seen: "+".join(sorted(seen.difference(names))),
         )
 
 
+phase = Axis("phase")
 dtype = Axis("dtype")
+weight_dtype = Axis("weight_dtype")
 kv_dtype = Axis("kv_dtype")
 kv_layout = Axis("kv_layout")
 mask = Axis("mask")
 features = Names("features")
 
 sm = Number("sm")
+batch = Number("batch")
 q_len = Number("q_len")
 kv_heads = Number("kv_heads")
 group = Number("group")
@@ -118,5 +130,12 @@ v_head_dim = Number("v_head_dim")
 page_size = Number("page_size")
 hidden = Number("hidden")
 intermediate = Number("intermediate")
+qkv_width = Number("qkv_width")
+attention_width = Number("attention_width")
+gate_up_width = Number("gate_up_width")
+tokens = Number("tokens")
+vocabulary = Number("vocabulary")
 tiles = Number("tiles")
+query_rows = Number("query_rows")
+shared_prefix = Number("shared_prefix")
 visible_keys = Number("visible_keys")

@@ -14,9 +14,9 @@ def revision() -> str:
 
 
 def sources_digest(package: Path) -> str:
-    """12 hexadecimal digits of the SHA-256 over the .py and .cu files below a folder, their relative paths included."""
+    """12 hexadecimal digits of the SHA-256 over .py, .cu and .cuh files below a folder, and their relative paths."""
     digest = hashlib.sha256()
-    sources = (path for path in package.rglob("*") if path.suffix in (".py", ".cu"))
+    sources = (path for path in package.rglob("*") if path.suffix in (".py", ".cu", ".cuh"))
     for name, path in sorted((path.relative_to(package).as_posix(), path) for path in sources):
         content = path.read_bytes()
         digest.update(f"{name}\0{len(content)}\0".encode() + content)

@@ -13,6 +13,8 @@ def fused_sdpa(q: Tensor, inputs: Inputs) -> Tensor:
     starts = cache.kv_start.tolist()
     first = 0
     for request, (q_len, kv_len) in enumerate(zip(problem.q_lens, problem.kv_lens, strict=True)):
+        if not q_len:
+            continue
         rows = slice(starts[request], starts[request] + kv_len)
         # torch aligns is_causal top-left, which is ours only where queries and keys are equally many.
         square = problem.mask == "causal" and q_len == kv_len

@@ -37,7 +37,8 @@ def main() -> int:
         send(Failed(str(error)))
         return 0
     except ImportError as error:
-        send(Failed(f"{sys.executable}: {error}; install kaudit[torch] there, or name another --python"))
+        mend = "install kaudit[torch] there" if error.name == "torch" else "mend its installation"
+        send(Failed(f"{sys.executable}: {error}; {mend}, or name another --python"))
         return 0
     send(hello)
     with os.fdopen(arguments.in_fd, "rb") as requests:
@@ -56,17 +57,20 @@ def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> 
     import torch
 
     # Only here: engines, the profiler and the stamp import torch, and it may be absent.
-    from kaudit_probes import engines, predict, stamp
+    from kaudit_probes import devices, engines, predict, stamp
     from kaudit_probes.capture import Capture
     from kaudit_probes.engines import conform
     from kaudit_probes.observe import Observer
+    from kaudit_probes.timing import Timer
 
     kind = engines.load(arguments.engine)
     if engines.selects(kind):
-        if arguments.numerics:
-            raise UserError(f"--numerics: --engine {arguments.engine} predicts and runs nothing; leave out one of them")
+        for option in ("numerics", "timing"):
+            if getattr(arguments, option):
+                what = f"--engine {arguments.engine} predicts and runs nothing"
+                raise UserError(f"--{option}: {what}; leave out one of them")
         return predict.begin(kind, arguments.engine, arguments.device, send)
-    device = _device(arguments.device, torch.cuda.is_available())
+    device = devices.here(arguments.device, torch.cuda.is_available())
     engine = kind(device)
     conform.check_engine(engine)
     torch.set_warn_always(True)
@@ -79,7 +83,9 @@ def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> 
         stamp.environment(engine.environment) | dict(engine.switches()),
         engines.names(engine.paths()),
     )
-    return Observer(engine, Capture(device), send, arguments.numerics), hello
+    capture = Capture(device)
+    timer = Timer(capture, arguments.timing) if arguments.timing else None
+    return Observer(engine, capture, send, arguments.numerics, timer), hello
 
 
 def _arguments() -> argparse.Namespace:
@@ -87,17 +93,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--engine", required=True)
     parser.add_argument("--device", required=True)
     parser.add_argument("--numerics", action="store_true")
+    parser.add_argument("--timing", type=float, metavar="SECONDS", default=0.0)
     parser.add_argument("--in-fd", type=int, required=True)
     parser.add_argument("--out-fd", type=int, required=True)
     return parser.parse_args()
-
-
-def _device(asked: str, cuda: bool) -> str:
-    if asked not in ("auto", "cpu", "cuda"):
-        raise UserError(f"--device {asked}: only an engine that predicts takes a GPU's name; write auto, cpu or cuda")
-    if asked == "cuda" and not cuda:
-        raise UserError("--device cuda: torch sees no CUDA device; check the driver, or use --device cpu")
-    return "cuda" if cuda and asked != "cpu" else "cpu"
 
 
 def _die_with_parent() -> None:

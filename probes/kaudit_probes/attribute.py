@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -13,10 +13,16 @@ from kaudit_probes.trace import Event, Trace, leaves
 
 @dataclass(frozen=True)
 class Healthy:
-    """Each launch of the range is accounted for. `device_us`: time in its kernels, microseconds; on a CPU, leaf ops."""
+    """Each launch of the range is accounted for. `device_us`: time in its kernels, microseconds; on a CPU, leaf ops.
+
+    `busy`: when each launch ran, start and end on the clock of the trace, microseconds. `order`: the launches one by
+    one, as `busy` has them.
+    """
 
     kernels: tuple[Kernel, ...]
     device_us: float
+    busy: tuple[tuple[float, float], ...] = field(default=(), compare=False)
+    order: tuple[Kernel, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ def _on_gpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
 def _account(calls: Sequence[Event], by_correlation: dict[int, list[Event]]) -> Verdict:
     kernels: list[Kernel] = []
     device_us = 0.0
+    busy: list[tuple[float, float]] = []
     if len({call.correlation for call in calls}) != len(calls):
         return Unhealthy("two launches carry one correlation id")
     for call in calls:
@@ -105,7 +112,8 @@ def _account(calls: Sequence[Event], by_correlation: dict[int, list[Event]]) -> 
             return Unhealthy(f"one {call.name} carries {len(activities)} device activities")
         kernels.extend(_kernel(activity, call.is_graph_launch) for activity in activities)
         device_us += sum(activity.us for activity in activities)
-    return Healthy(_grouped(kernels), device_us)
+        busy.extend((activity.start, activity.end) for activity in activities)
+    return Healthy(grouped(kernels), device_us, tuple(busy), tuple(kernels))
 
 
 def _outermost(calls: Sequence[Event]) -> list[Event]:
@@ -126,10 +134,12 @@ def _outermost(calls: Sequence[Event]) -> list[Event]:
 def _on_cpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
     ops = [op for op in trace.ops if classify(op.name).role != "none"]
     atoms = frozenset(op.name for op in ops if classify(op.name).atom)
-    return {
-        name: Healthy(_grouped([_cpu_kernel(op) for op in held]), sum(op.us for op in held))
-        for name, held in _held(list(leaves(ops, atoms)), trace.ranges, names).items()
-    }
+    verdicts: dict[str, Verdict] = {}
+    for name, held in _held(list(leaves(ops, atoms)), trace.ranges, names).items():
+        order = tuple(_cpu_kernel(op) for op in held)
+        busy = tuple((op.start, op.end) for op in held)
+        verdicts[name] = Healthy(grouped(order), sum(op.us for op in held), busy, order)
+    return verdicts
 
 
 def _held(events: Sequence[Event], ranges: Sequence[Event], names: set[str]) -> dict[str, list[Event]]:
@@ -166,7 +176,7 @@ def _cpu_kernel(op: Event) -> Kernel:
     return Kernel(op.name, family.name, family.role, 1)
 
 
-def _grouped(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+def grouped(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
     """Equal launches counted, in order of first launch."""
     counts = Counter(kernels)
     return tuple(replace(kernel, count=count) for kernel, count in counts.items())

@@ -14,7 +14,7 @@ from torch import Tensor
 from kaudit.cell import Mask
 from kaudit.wire import Numbers
 from kaudit_probes.figures import errors
-from kaudit_probes.oracle import Attention, Request, Rules, attend, dequantised, visible
+from kaudit_probes.oracle import Attention, Request, Rules, attend, dequantised, indexable, visible
 
 _SPLITS = (2, 3, 4, 8, 16, 32, 64)
 _MOST_PAGES = 1 << 28
@@ -54,6 +54,7 @@ def _mistakes(attention: Attention, requests: Sequence[Request], which: int, row
         if splits <= len(request.k):
             words = f"{splits} parts of the keys were merged without their log-sum-exp"
             yield words, _merged_blindly(request, rules, row, splits)
+    yield from _past(request, rules, row)
     yield from _pages(attention, requests, which, row)
 
 
@@ -133,6 +134,24 @@ def _merged_blindly(request: Request, rules: Rules, row: int, splits: int) -> Te
         if shown.any()
     ]
     return torch.stack(outs).mean(0)
+
+
+def _past(request: Request, rules: Rules, row: int) -> Iterator[Mistake]:
+    """The request is taken to be longer than it is: what stands behind its last token is stale."""
+    if request.past is None or rules.mask.kind in ("custom", "tree"):
+        return
+    past_k, past_v = request.past
+    for words, more in (("one stale key", 1), ("the stale keys up to the end of a page", len(past_k))):
+        if len(past_k) >= max(more, 1):
+            longer = replace(
+                request, k=_joined(request.k, past_k[:more]), v=_joined(request.v, past_v[:more]), visible=None
+            )
+            yield f"the request went on, with {words}", attend(longer, rules, range(row, row + 1))[0][0]
+
+
+def _joined(one: Tensor, other: Tensor) -> Tensor:
+    """torch joins no float8, but its bytes."""
+    return torch.cat((indexable(one), indexable(other))).view(one.dtype)
 
 
 def _pages(attention: Attention, requests: Sequence[Request], which: int, row: int) -> Iterator[Mistake]:

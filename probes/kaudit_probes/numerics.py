@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeGuard
 
 from msgspec.structs import replace
@@ -15,7 +15,9 @@ from kaudit.wire import Measure, Numbers
 from kaudit_probes.failures import crash
 from kaudit_probes.figures import LOG_SUM_EXP, figures, lse_error, tolerance
 from kaudit_probes.hints import hint
+from kaudit_probes.ignored import each_off, ignored
 from kaudit_probes.oracle import Attention
+from kaudit_probes.parity import parity
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,10 @@ class Computed:
     got: [rows, heads, width], or [rows, width], as the engine gave it; of attention the tokens of all requests, one
     request after another. `textbook` is called once the engine is done, and comes to the same shape.
     lse: [rows, heads], the natural log-sum-exp, where the engine gives one.
-    stored: the kv_dtype, where `got` is of a cache that was dequantised.
+    stored: the kv_dtype, where `got` is of a cache that was dequantised; `drawn` of tokens (see draws.py).
+    without: by feature, what should come out where it is off. Those of an Attention are known.
+    step: of the last op of a step, what parity() takes: the engine's hidden states, and those of a textbook that ran
+    the whole step by itself.
     """
 
     op: str
@@ -33,6 +38,8 @@ class Computed:
     textbook: Attention | Callable[[], Tensor]
     lse: Tensor | None = None
     stored: str = ""
+    without: Mapping[str, Callable[[], Tensor]] = field(default_factory=dict)
+    step: Callable[[], tuple[Tensor, Tensor]] | None = None
 
 
 class Checkable(Protocol):
@@ -52,10 +59,11 @@ def checkable(call: object) -> TypeGuard[Checkable]:
 
 @dataclass(frozen=True)
 class Checked:
-    """The verdict on one op, and the figures of its worst output."""
+    """The verdict on one op, and the figures of its worst output. `ignored`: a feature that had no effect on it."""
 
     verdict: Numerics
     numbers: Numbers
+    ignored: str = ""
 
 
 _SEVERITY: Mapping[Numerics, int] = {"ok": 0, "unchecked": 1, "wrong": 2, "unwritten": 3}
@@ -95,11 +103,12 @@ def with_numbers(
     for row in rows:
         match row.outcome:
             case Ran() as ran if row.op in checked:
-                told.append(replace(row, outcome=replace(ran, numerics=checked[row.op].verdict)))
+                found = checked[row.op]
+                told.append(replace(row, outcome=replace(ran, numerics=found.verdict, ignored=found.ignored)))
             case _:
                 told.append(row)
-    found = {op: one.numbers for op, one in checked.items()}
-    return told, [replace(measure, numbers=found.get(measure.op)) for measure in measures]
+    numbers = {op: one.numbers for op, one in checked.items()}
+    return told, [replace(measure, numbers=numbers.get(measure.op)) for measure in measures]
 
 
 def compare(computed: Computed) -> Checked:
@@ -113,6 +122,8 @@ def compare(computed: Computed) -> Checked:
     _of_one_shape(f"the output of {computed.op}", computed.got, wanted)
     allowed = tolerance(computed.op, computed.stored or computed.got.dtype)
     numbers, wrong_lse = figures(computed.got, wanted, allowed), False
+    if computed.step is not None:
+        numbers = replace(numbers, **parity(*computed.step()))
     if computed.lse is not None and wanted_lse is not None:
         _of_one_shape(f"the log-sum-exp of {computed.op}", computed.lse, wanted_lse)
         off = lse_error(computed.lse, wanted_lse)
@@ -121,9 +132,12 @@ def compare(computed: Computed) -> Checked:
     if numbers.unwritten:
         return Checked("unwritten", numbers)
     if numbers.nonfinite or wrong_lse or (numbers.error or 0.0) > allowed:
+        without = "" if computed.got.isnan().any() else _ignored(computed, allowed)
         if isinstance(textbook, Attention):
             numbers = replace(numbers, hint=_hint(textbook, computed.got, numbers, wrong_lse))
-        return Checked("wrong", numbers)
+        elif without:
+            numbers = replace(numbers, hint=f"as if {without} were not applied")
+        return Checked("wrong", numbers, without)
     return Checked("unchecked" if wanted.isnan().any() else "ok", numbers)
 
 
@@ -139,6 +153,15 @@ def _hint(textbook: Attention, got: Tensor, numbers: Numbers, wrong_lse: bool) -
         return hint(textbook, got, numbers, wrong_lse)
     except Exception as error:
         return f"no cause could be looked for: {describe(crash(error))}"
+
+
+def _ignored(computed: Computed, allowed: float) -> str:
+    """As with the hint: without memory to look for it, nothing is known of it."""
+    of_attention = each_off(computed.textbook) if isinstance(computed.textbook, Attention) else ()
+    try:
+        return ignored((*of_attention, *computed.without.items()), computed.got, allowed)
+    except Exception:
+        return ""
 
 
 def _badness(checked: Checked) -> tuple[int, float]:

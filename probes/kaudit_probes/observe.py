@@ -7,18 +7,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import OUT_OF_MEMORY, WHOLE_CELL, Crashed, Outcome, Refused, Row
 from kaudit.transition import describe
 from kaudit.wire import Closed, FromProbe, Measure, Observed, Opened, Poisoned
+from kaudit_probes import graphs
 from kaudit_probes.attribute import Healthy, Unhealthy, Verdict, agreed
 from kaudit_probes.capture import Capture, Session
+from kaudit_probes.compiling import FirstRuns, first_runs
 from kaudit_probes.engines import Call, Engine, Span, conform, names
 from kaudit_probes.failures import crash, first_line
+from kaudit_probes.graphs import Graphed, Ungraphed
 from kaudit_probes.listen import Listener, at_info, forget_output
 from kaudit_probes.numerics import Checkable, Checked, Computed, check, checkable, unknown, with_numbers
 from kaudit_probes.rows import Words, ran
+from kaudit_probes.timing import Timer, with_timings
 
 # The first run compiles, tunes and opens library handles; the second shows what the engine does from then on.
 _WARM_UPS = 2
@@ -31,12 +37,17 @@ T = TypeVar("T")
 
 @dataclass
 class _Ready:
-    """A cell that was warmed up, and what it takes to run it again. `claimed`: the engine's word on its last run."""
+    """A cell that was warmed up, and what it takes to run it again. `claimed`: the engine's word on its last run.
+
+    `first`: what the warm-up took, where times are asked for. `graph`: the CUDA graph it ran as, or why it did not.
+    """
 
     cell: Cell
     call: Call
     listener: Listener
     claimed: Mapping[str, str] = field(default_factory=dict)
+    first: FirstRuns | None = None
+    graph: Graphed | Ungraphed | None = None
 
 
 @dataclass
@@ -51,14 +62,20 @@ class _Findings:
 class Observer:
     """Observes batches of cells of one engine. `send` carries at once what the conductor must know.
 
-    `numerics`: each cell runs once more after the profiled session, and what comes out is checked.
+    `numerics`: each cell runs once more after the profiled session, and what comes out is checked. `timer`: each cell
+    is timed after that session.
     """
 
     def __init__(
-        self, engine: Engine, capture: Capture, send: Callable[[FromProbe], None], numerics: bool = False
+        self,
+        engine: Engine,
+        capture: Capture,
+        send: Callable[[FromProbe], None],
+        numerics: bool = False,
+        timer: Timer | None = None,
     ) -> None:
         self._engine, self._capture = engine, capture
-        self._send, self._numerics = send, numerics
+        self._send, self._numerics, self._timer = send, numerics, timer
         self._paths = engine.paths()
         self._listed = names(self._paths)
 
@@ -84,7 +101,9 @@ class Observer:
         findings.rows += (Row(cell_id, WHOLE_CELL, outcome) for cell_id, outcome in outcomes.items())
         for prepared in ready:
             if prepared.cell.id not in outcomes:
-                self._find(prepared, session.verdicts.get(prepared.cell.id, {}), findings, alone=len(cells) == 1)
+                outline = session.verdicts.get(graphs.outline_of(prepared.cell.id), {})
+                seen = graphs.by_op(session.verdicts.get(prepared.cell.id, {}), outline)
+                self._find(prepared, seen, findings, alone=len(cells) == 1)
         forget_output()
         return Observed(tuple(findings.rows), tuple(findings.measures), findings.redo)
 
@@ -97,6 +116,9 @@ class Observer:
         with listener.listening():
             ready = _Ready(cell, self._engine.prepare(cell), listener)
         conform.check_call(self._engine, cell.id, ready.call)
+        if self._timer:
+            ready.first = first_runs(partial(self._run, ready, nullcontext), _WARM_UPS)
+            return ready
         for _ in range(_WARM_UPS):
             self._run(ready, nullcontext)
         return ready
@@ -109,18 +131,23 @@ class Observer:
 
     def _run_all(self, ready: Sequence[_Ready], outcomes: dict[str, Outcome], session: Session) -> None:
         for prepared in ready:
-            failure = self._attempt(
-                prepared.cell, partial(self._run_profiled, prepared, session.span(prepared.cell.id))
-            )
+            failure = self._attempt(prepared.cell, partial(self._run_profiled, prepared, session))
             if failure is not None:
                 outcomes[prepared.cell.id] = failure
 
-    def _run_profiled(self, ready: _Ready, span: Span) -> None:
+    def _run_profiled(self, ready: _Ready, session: Session) -> None:
+        call, cell_id = ready.call, ready.cell.id
         for _ in range(_TAKES):
-            self._run(ready, span)
+            self._run(ready, session.span(cell_id))
+            if graphs.graphing(call) and isinstance(call.graph(), Graphed):
+                call.outline(session.span(graphs.outline_of(cell_id)))
+                self._capture.synchronize()
 
     def _words(self, ready: _Ready) -> Words:
-        return Words(ready.claimed, self._engine.announced(ready.listener.heard()), ready.call.explain())
+        ready.graph = graphs.of(ready.call)
+        conform.check_graph(self._engine, ready.cell.id, ready.graph)
+        reasons = ready.graph.reasons if isinstance(ready.graph, Ungraphed) else ()
+        return Words(ready.claimed, self._engine.announced(ready.listener.heard()), ready.call.explain(), reasons)
 
     def _attempt(self, cell: Cell, work: Callable[[], T]) -> T | Outcome:
         """Do a cell's work: what it raises is its outcome, unless it took the CUDA context with it.
@@ -160,7 +187,7 @@ class Observer:
             return
         conform.check_ops(self._engine, cell_id, self._listed, seen)
         conform.check_words(self._engine, cell_id, self._listed, words.claimed, words.announced, words.asked)
-        rows, measures = [], []
+        rows, measures, shown = [], [], {}
         for op, takes in seen.items():
             match agreed(takes, _TAKES):
                 case Unhealthy(why):
@@ -169,6 +196,15 @@ class Observer:
                 case Healthy(kernels, device_us):
                     rows.append(Row(cell_id, op, ran(ready.cell, op, kernels, self._paths[op], words)))
                     measures.append(Measure(cell_id, op, device_us))
+                    shown[op] = kernels
+        if use := graphs.use(ready.graph, shown.values()):
+            measures = [replace(measure, graph=use) for measure in measures]
+        if self._timer and ready.first:  # before results are checked, which spoils caches on purpose
+            timed = self._attempt(ready.cell, partial(self._timer.time, ready.call, ready.first, shown))
+            if timed == OUT_OF_MEMORY and not alone:
+                findings.redo[cell_id] = "no memory to time it beside the rest of its batch"
+                return
+            measures = with_timings(measures, timed if isinstance(timed, dict) else describe(timed))
         if self._numerics and checkable(ready.call):
             checked = self._checked(ready.cell, ready.call)
             if checked is None and not alone:

@@ -6,6 +6,7 @@ what a tolerance is spent on. Every op is computed from what the engine's op was
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,13 +22,15 @@ class Request:
     """q: [q_len, q_heads, dim]; k: [kv_len, kv_heads, dim]; v: [kv_len, kv_heads, v_dim]: as the engine has them.
 
     The queries are the last q_len of the kv_len tokens. visible: [q_len, kv_len], True where the query sees the key: of
-    a custom mask, which is an input; else None.
+    a custom mask, which is an input; else None. past: K and V [tokens, kv_heads, dim] that stand behind the last token,
+    up to the end of a page, which nobody may read; None where that is not known.
     """
 
     q: Tensor
     k: Tensor
     v: Tensor
     visible: Tensor | None = None
+    past: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,9 +144,26 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     return wide / (wide.pow(2).mean(-1, keepdim=True) + epsilon).sqrt() * weight.double()
 
 
-def project(x: Tensor, weight: Tensor) -> Tensor:
-    """x [tokens, in] times weight [in, out]."""
-    return x.double() @ weight.double()
+class Scaled(Protocol):
+    """A weight in fp8 (e4m3)."""
+
+    @property
+    def values(self) -> Tensor:
+        """[in, out]."""
+
+    @property
+    def scales(self) -> Tensor:
+        """[1, out], by which the columns of the values are multiplied."""
+
+
+def project(x: Tensor, weight: Tensor | Scaled) -> Tensor:
+    """x [tokens, in] times weight [in, out]. One in fp8 meets x in fp8: each row at the scale that maps its largest
+    magnitude to 448."""
+    if isinstance(weight, Tensor):
+        return x.double() @ weight.double()
+    scales = x.double().abs().amax(1, keepdim=True).clamp(min=1e-12) / 448
+    rounded = (x.double() / scales).to(torch.float8_e4m3fn).double() * scales
+    return rounded @ (weight.values.double() * weight.scales.double())
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """Asks an engine's selector what it would run: the Observer's sibling, without a profiler, kernels or a GPU."""
 
-import re
 from collections.abc import Callable, Sequence
 
 from kaudit.cell import Cell
@@ -9,11 +8,10 @@ from kaudit.observation import WHOLE_CELL, Row, Unseen
 from kaudit.table import Device
 from kaudit.wire import Closed, FromProbe, Hello, Observed, Opened
 from kaudit_probes import stamp
+from kaudit_probes.devices import capability
 from kaudit_probes.engines import Selector
 from kaudit_probes.failures import named
 from kaudit_probes.listen import forget_output
-
-_ARCH = re.compile(r"sm_([5-9]|1\d)(\d)")
 
 
 class Predictor:
@@ -45,10 +43,10 @@ def begin(
     kind: Callable[[tuple[int, int]], Selector], name: str, device: str, send: Callable[[FromProbe], None]
 ) -> tuple[Predictor, Hello]:
     """Raises UserError where `device` names no GPU, or the engine cannot be asked here."""
-    arch = _ARCH.fullmatch(device)
-    if arch is None:
+    gpu = capability(device)
+    if gpu is None:
         raise UserError(f"--engine {name} runs nothing and predicts for a GPU; name that, as in --device sm_90")
-    selector = kind((int(arch[1]), int(arch[2])))
+    selector = kind(gpu)
     hello = Hello(
         selector.name,
         selector.revision(),

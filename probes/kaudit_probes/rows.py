@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kaudit.cell import Cell
-from kaudit.observation import GraphMode, Kernel, Ran, Rejection
+from kaudit.observation import GraphMode, Kernel, Ran, Reason, Rejection
 from kaudit_probes.engines import Path
 
 Rejections = Mapping[str, tuple[Rejection, ...]]
@@ -16,11 +16,15 @@ NOTHING = r"(?!)"
 
 @dataclass(frozen=True)
 class Words:
-    """What an engine says of one cell, per op: hints, to be held against the kernels."""
+    """What an engine says of one cell, per op: hints, to be held against the kernels.
+
+    `ungraphed`: of the whole cell, why it made no CUDA graph.
+    """
 
     claimed: Mapping[str, str]
     announced: Rejections
     asked: Rejections
+    ungraphed: tuple[Reason, ...] = ()
 
 
 def ran(cell: Cell, op: str, kernels: tuple[Kernel, ...], paths: Sequence[Path], words: Words) -> Ran:
@@ -35,6 +39,7 @@ def ran(cell: Cell, op: str, kernels: tuple[Kernel, ...], paths: Sequence[Path],
         rejections=merged(words.announced.get(op, ()), words.asked.get(op, ())),
         graph_asked="full" if "cuda_graph" in cell.features else "eager",
         graph_got=graph_mode(kernels),
+        ungraphed=words.ungraphed,
     )
 
 
@@ -59,7 +64,7 @@ def path_shown(
     if found is None:
         return None
     foreign = [expression for path in paths for expression in path.shows if path is not found]
-    own = "|".join(f"(?:{expression})" for expression in found.shows) or NOTHING
+    own = "|".join(f"(?:{expression})" for expression in (*found.shows, *found.also)) or NOTHING
     rest = [name for name in names if not re.search(own, name)]
     return None if any(re.search(expression, name) for expression in foreign for name in rest) else found.name
 

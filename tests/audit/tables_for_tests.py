@@ -86,6 +86,7 @@ rans = st.builds(
     rejections=st.lists(_rejections, max_size=3).map(tuple),
     graph_asked=_graphs,
     graph_got=_graphs,
+    ungraphed=st.lists(_reasons, max_size=2).map(tuple),
     numerics=st.sampled_from(["unchecked", "ok", "wrong", "unwritten"]),
 )
 _stopped = st.one_of(

@@ -186,6 +186,19 @@ def test_graphs() -> None:
     assert moved(ran(graph_asked="full"), ran()).keys() == {"reason_changed"}
 
 
+def test_why_there_is_no_graph_is_in_the_sentence() -> None:
+    full = ran(graph_asked="full", graph_got="full")
+    past, deep = Unmet("batch", "65", "at most 64"), Unmet("q_len", "4", "at most 1")
+    assert moved(full, ran(graph_asked="full", ungraphed=(past, deep))) == {
+        "graph_downgrade": "attention runs without a CUDA graph (asked: full; batch=65, needs at most 64;"
+        " q_len=4, needs at most 1); before, in a CUDA graph"
+    }
+    assert moved(ran(graph_asked="full", ungraphed=(past,)), ran(graph_asked="full", ungraphed=(deep,))) == {
+        "reason_changed": "attention runs without a CUDA graph (asked: full; q_len=4, needs at most 1);"
+        " before, without a CUDA graph (asked: full; batch=65, needs at most 64)"
+    }
+
+
 @pytest.mark.parametrize(
     ("before", "after", "kinds"),
     [

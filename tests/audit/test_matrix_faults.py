@@ -28,7 +28,10 @@ def faults(folder: Path, text: str | bytes) -> list[str]:
         ("axes:\n  dtype: []", "2:10: dtype is an empty list, needs at least one entry"),
         ("axes:\n  dtype:", "2:9: dtype is empty, needs a list, as in [a, b]"),
         ("axes:\n  dtpye: [bf16]", '2:3: unknown key "dtpye"; did you mean "dtype"?'),
-        ("axes: {}\nzzz: 1", '2:1: unknown key "zzz"; it may be: cover, axes, name, max_len, also, forbid, expect'),
+        (
+            "axes: {}\nzzz: 1",
+            '2:1: unknown key "zzz"; it may be: cover, axes, name, max_len, numerics, also, forbid, expect',
+        ),
         ("axes: {}\naxes: {}", '2:1: key "axes" stands on line 1 already; write it once'),
         ("name: x", '1:1: "axes" is missing; add it'),
         ("", '1:1: "axes" is missing; add it'),

@@ -89,6 +89,7 @@ OF_A_CELL: Mapping[str, tuple[type, str]] = {
         engine({"explain": {"attention": (Rejection("fast", "announced", (Said("no"),)),)}}),
         'explain() gives a rejection of fast as "announced", not "asked"',
     ),
+    "graph": (engine({"graph": "full"}), "graph() gives 'full' for"),
     "marks no op": (engine(run=_marks_another_op), "run() marks 'sample', which paths() does not list"),
 }
 """Mistakes that only a cell brings to light."""

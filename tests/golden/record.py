@@ -17,7 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from scratch_engine import Loss, scratch_copy
 
-LOST = Loss("split_kv_decode", "head_dim.one_of(64, 128)", "head_dim.one_of(64)", "head_dim=128")
+LOST = Loss(
+    "split_kv_decode",
+    "head_dim.one_of(64, 80, 96, 128, 192, 256)",
+    "head_dim.one_of(64, 80, 96, 192, 256)",
+    "head_dim=128",
+)
 
 JOBS = 8
 """Where a cell is seconds of compilation on a core."""

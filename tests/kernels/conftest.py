@@ -2,10 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 import torch
+
+import kaudit_kernels.triton
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -14,10 +18,9 @@ def _interpret_kernels() -> None:
     """Triton looks at the variable when a kernel is defined. It must not stay set: other tests start processes."""
     os.environ["TRITON_INTERPRET"] = "1"
     try:
-        for module in ("norm", "flash_prefill", "split_kv_decode"):
-            import_module(f"kaudit_kernels.triton.{module}")
-    except ImportError:
-        pass  # no Triton: its tests skip themselves
+        for module in iter_modules(kaudit_kernels.triton.__path__):
+            with suppress(ImportError):  # no Triton: its tests skip themselves
+                import_module(f"kaudit_kernels.triton.{module.name}")
     finally:
         del os.environ["TRITON_INTERPRET"]
 

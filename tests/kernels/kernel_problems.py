@@ -8,6 +8,7 @@ from kaudit_kernels.problem import Problem
 BASE = Problem(
     phase="decode",
     dtype="bf16",
+    weight_dtype="bf16",
     kv_dtype="bf16",
     q_heads=32,
     kv_heads=8,
@@ -31,15 +32,26 @@ BASE = Problem(
 """A decode on an H200 that every fast path takes."""
 
 SMALL = replace(
-    BASE, dtype="fp32", kv_dtype="fp32", q_heads=4, kv_heads=2, head_dim=16, v_head_dim=16, batch=2, sm=0, sm_count=0
+    BASE,
+    dtype="fp32",
+    weight_dtype="fp32",
+    kv_dtype="fp32",
+    q_heads=4,
+    kv_heads=2,
+    head_dim=16,
+    v_head_dim=16,
+    batch=2,
+    sm=0,
+    sm_count=0,
 )
 """Small enough for a CPU."""
 
 
 def but(base: Problem, **changes: Any) -> Problem:
-    """The base with changes; `dtype` brings its kv_dtype, `head_dim` its v_head_dim and a mask its window along."""
+    """The base with changes; `dtype` brings its kv_dtype and weight_dtype, `head_dim` its v_head_dim along."""
     if "dtype" in changes:
         changes.setdefault("kv_dtype", changes["dtype"])
+        changes.setdefault("weight_dtype", changes["dtype"])
     if "head_dim" in changes:
         changes.setdefault("v_head_dim", changes["head_dim"])
     if changes.get("kv_layout", "paged") != "paged":

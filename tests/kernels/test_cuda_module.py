@@ -7,8 +7,9 @@ import pytest
 from kaudit_kernels.cuda import module
 from kaudit_kernels.cuda.module import Cubin
 from kaudit_kernels.cuda.silu_mul import INSTANCE
+from kaudit_kernels.cuda.split_kv_decode import instance
 
-SOURCE, HALF = "silu_mul.cu", "silu_mul_kernel<Half>"
+SOURCE, HALF = "silu_mul.cu", "silu_mul_kernel<Half, 2>"
 
 
 @pytest.fixture
@@ -42,6 +43,18 @@ def test_silu_mul_compiles(arch: str, instance: str, tmp_path: Path, monkeypatch
     assert module.build(SOURCE, instance, arch) == cubin
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize("kv_dtype", ["bf16", "int8", "fp8_e4m3", "fp8_e5m2"])
+def test_warp_decode_compiles(arch: str, kv_dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.core")
+    monkeypatch.setenv("KAUDIT_CACHE_DIR", str(tmp_path))
+    if arch == "sm_80" and kv_dtype.startswith("fp8"):
+        pytest.skip("the catalogue denies it: sm_80 has no instruction that converts fp8")
+    for head_dim, heads in ((64, 1), (256, 2)):
+        cubin = module.build("split_kv_decode.cu", instance("bf16", kv_dtype, head_dim, heads), arch)
+        assert "warp_decode_kernel" in cubin.symbol
+
+
 def test_an_entry_is_compiled_once(compilations: list[tuple[str, str]], tmp_path: Path) -> None:
     first = module.build(SOURCE, HALF, "sm_90")
     assert module.build(SOURCE, HALF, "sm_90") == first
@@ -53,7 +66,7 @@ def test_what_the_machine_code_depends_on_is_in_the_key(
 ) -> None:
     module.build(SOURCE, HALF, "sm_90")
     module.build(SOURCE, HALF, "sm_80")
-    module.build(SOURCE, "silu_mul_kernel<BFloat16>", "sm_90")
+    module.build(SOURCE, "silu_mul_kernel<BFloat16, 2>", "sm_90")
     monkeypatch.setattr(module, "OPTIONS", {"std": "c++20"})
     module.build(SOURCE, HALF, "sm_90")
     assert len(compilations) == 4

@@ -14,58 +14,127 @@ from kaudit_kernels.engine import ARGUMENTS
 from kaudit_kernels.problem import Problem
 from kaudit_kernels.requirements import sm
 
+UNSHARED = {"cascade_decode": ["shared_prefix=0, pays with at least 1024"]}
+BOTH_BEFORE = UNSHARED | {"warp_decode": ["kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8"]}
+
 ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
-    (decode(4096), "split_kv_decode", {}),
-    (decode(512, mask="none"), "split_kv_decode", {}),
-    (decode(4096, mask="window", window=512), "split_kv_decode", {}),
-    (decode(4096, features="prefix_share grammar"), "split_kv_decode", {}),
+    (decode(4096), "split_kv_decode", BOTH_BEFORE),
+    (decode(512, mask="none"), "split_kv_decode", BOTH_BEFORE),
     (
-        decode(4096, page_size=8),
-        "flash_prefill",
-        {"split_kv_decode": ["page_size=8, needs a multiple of 16"]},
+        decode(4096, mask="window", window=512, page_size=8),
+        "split_kv_decode",
+        {
+            "cascade_decode": [
+                "mask=window, needs one of none, causal, tree",
+                "shared_prefix=0, pays with at least 1024",
+            ],
+            "warp_decode": ["kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8"],
+        },
+    ),
+    (decode(4096, features="prefix_share grammar"), "cascade_decode", {}),
+    (
+        decode(1000, features="prefix_share", batch=3),
+        "split_kv_decode",
+        {
+            "cascade_decode": ["batch=3, pays with at least 4", "shared_prefix=496, pays with at least 1024"],
+            "warp_decode": ["kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8"],
+        },
+    ),
+    (decode(4096, kv_dtype="int8", page_size=1, features="sinks softcap"), "warp_decode", UNSHARED),
+    (
+        decode(4096, kv_dtype="fp8_e4m3", head_dim=80),
+        "split_kv_decode",
+        UNSHARED | {"warp_decode": ["head_dim=80, needs one of 64, 128, 256"]},
     ),
     (
-        decode(511, batch=17),
-        "flash_prefill",
-        {
-            "split_kv_decode": [
-                "visible_keys=511, pays with at least 512",
-                "tiles=136, pays with at most sm_count=132",
+        decode(4096, q_heads=48, kv_heads=1),
+        "split_kv_decode",
+        UNSHARED
+        | {
+            "warp_decode": [
+                "query_rows=48, needs at most 8",
+                "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
             ]
         },
     ),
     (
+        {"q_len": 8, "kv_len": 4096, "mask": "tree", "features": "speculative_tree", "kv_dtype": "fp8_e5m2"},
+        "split_kv_decode",
+        UNSHARED
+        | {
+            "warp_decode": [
+                "query_rows=32, needs at most 8",
+                "mask=tree, needs one of none, causal, window",
+                "features=speculative_tree, needs none but prefix_share, softcap, sinks, grammar, top_k, top_p, "
+                "cuda_graph, cancelled, preempted, stale_branch, idle, vacant",
+            ]
+        },
+    ),
+    (
+        {"q_len": 8, "kv_len": 4096, "q_heads": 48, "kv_heads": 1},
+        "flash_prefill",
+        UNSHARED
+        | {
+            "warp_decode": [
+                "query_rows=384, needs at most 8",
+                "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
+            ],
+            "split_kv_decode": ["query_rows=384, pays with at most 128"],
+            "flash_prefill_tma": ["page_size=16, needs a multiple of 128"],
+        },
+    ),
+    (
         chunk(128, 4096, kv_layout="ragged"),
-        "flash_prefill",
-        {"split_kv_decode": ["kv_layout=ragged, needs paged", "q_len=128, needs at most 1"]},
+        "flash_prefill_tma",
+        {
+            "cascade_decode": [
+                "kv_layout=ragged, needs paged",
+                "q_len=128, needs at most 8",
+                "shared_prefix=0, pays with at least 1024",
+            ],
+            "warp_decode": [
+                "query_rows=512, needs at most 8",
+                "kv_layout=ragged, needs paged",
+                "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
+            ],
+            "split_kv_decode": [
+                "kv_layout=ragged, needs paged",
+                "q_len=128, needs at most 8",
+                "query_rows=512, pays with at most 128",
+            ],
+        },
     ),
     (
-        decode(4096, q_heads=48, kv_heads=1),
+        decode(4096, kv_layout="contiguous"),
         "flash_prefill",
-        {"split_kv_decode": ["group=48, needs at most 16"]},
+        {
+            "cascade_decode": ["kv_layout=contiguous, needs paged", "shared_prefix=0, pays with at least 1024"],
+            "warp_decode": [
+                "kv_layout=contiguous, needs paged",
+                "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
+            ],
+            "split_kv_decode": ["kv_layout=contiguous, needs paged"],
+            "flash_prefill_tma": ["query_rows=4, pays with at least 128"],
+        },
     ),
     (
-        decode(4096, head_dim=256, v_head_dim=128, kv_dtype="fp8_e4m3", features="sinks softcap"),
+        decode(4096, kv_dtype="fp8_e4m3", sm=86),
         "eager",
         {
-            "split_kv_decode": [
+            "cascade_decode": ["sm=86, needs at least kv_cast_sm=89", "shared_prefix=0, pays with at least 1024"],
+            "warp_decode": ["sm=86, needs at least kv_cast_sm=89"],
+            "split_kv_decode": ["sm=86, needs at least kv_cast_sm=89"],
+            "flash_prefill_tma": [
+                "sm=86, needs 90",
                 "kv_dtype=fp8_e4m3, needs the same as dtype=bf16",
-                "head_dim=256, needs one of 64, 128",
-                "v_head_dim=128, needs the same as head_dim=256",
-                "features=sinks+softcap, needs none but prefix_share, grammar",
+                "page_size=16, needs a multiple of 128",
+                "query_rows=4, pays with at least 128",
             ],
-            "flash_prefill": [
-                "kv_dtype=fp8_e4m3, needs the same as dtype=bf16",
-                "head_dim=256, needs one of 64, 128",
-                "v_head_dim=128, needs the same as head_dim=256",
-                "features=sinks+softcap, needs none but prefix_share, grammar",
-            ],
+            "flash_prefill": ["sm=86, needs at least kv_cast_sm=89"],
             "fused_sdpa": [
-                "sm=90, needs at most 0",
+                "sm=86, needs at most 0",
                 "kv_dtype=fp8_e4m3, needs the same as dtype=bf16",
-                "v_head_dim=128, needs the same as head_dim=256",
                 "kv_layout=paged, needs one of contiguous, ragged",
-                "features=sinks+softcap, needs none but grammar, speculative_tree",
             ],
         },
     ),
@@ -73,14 +142,26 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
         prefill(64, sm=0, sm_count=0, kv_layout="contiguous"),
         "fused_sdpa",
         {
-            "split_kv_decode": [
-                "sm=0, needs at least 80",
+            "cascade_decode": [
+                "sm=0, needs at least kv_cast_sm=80",
                 "kv_layout=contiguous, needs paged",
-                "q_len=64, needs at most 1",
-                "visible_keys=64, pays with at least 512",
-                "tiles=64, pays with at most sm_count=0",
+                "q_len=64, needs at most 8",
+                "shared_prefix=0, pays with at least 1024",
             ],
-            "flash_prefill": ["sm=0, needs at least 80"],
+            "warp_decode": [
+                "sm=0, needs at least kv_cast_sm=80",
+                "query_rows=256, needs at most 8",
+                "kv_layout=contiguous, needs paged",
+                "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
+            ],
+            "split_kv_decode": [
+                "sm=0, needs at least kv_cast_sm=80",
+                "kv_layout=contiguous, needs paged",
+                "q_len=64, needs at most 8",
+                "query_rows=256, pays with at most 128",
+            ],
+            "flash_prefill_tma": ["sm=0, needs 90"],
+            "flash_prefill": ["sm=0, needs at least kv_cast_sm=80"],
         },
     ),
 ]
@@ -93,7 +174,7 @@ def test_attention(changes: dict[str, Any], chosen: str, rejected: dict[str, lis
     assert {each.kernel.name: [str(unmet) for unmet in each.unmet] for each in decision.rejected} == rejected
 
 
-@pytest.mark.parametrize("op", ["rms_norm", "add_rms_norm", "silu_mul"])
+@pytest.mark.parametrize("op", ["rms_norm", "rope_kv_write", "add_rms_norm", "silu_mul"])
 def test_token_ops_are_fused_on_a_gpu_whatever_attention_does(op: str) -> None:
     problem = but(BASE, mask="custom", features="sinks softcap grammar", kv_layout="contiguous")
     assert decide(op, problem, CATALOGUE).rejected == ()
@@ -113,9 +194,9 @@ def test_heads_that_do_not_divide_are_refused_with_the_reason_of_every_kernel() 
 
 
 def test_a_feature_that_no_kernel_names_is_denied_by_every_kernel() -> None:
-    problem = but(BASE, features="cuda_graph")
+    problem = but(BASE, features="bad_last_page")
     for op in CATALOGUE:
-        with pytest.raises(NoKernel, match="features=cuda_graph, needs none"):
+        with pytest.raises(NoKernel, match="features=bad_last_page, needs none"):
             decide(op, problem, CATALOGUE)
 
 
@@ -131,7 +212,7 @@ def test_every_op_that_runs_is_in_the_catalogue_and_the_other_way_round() -> Non
 
 
 def test_every_kernel_is_chosen_for_some_problem() -> None:
-    problems = [but(BASE, **changes) for changes, _, _ in ATTENTION]
+    problems = [but(BASE, **changes) for changes, _, _ in ATTENTION] + [but(BASE, weight_dtype="fp8_e4m3")]
     chosen = {(op, decide(op, problem, CATALOGUE).chosen.name) for op in CATALOGUE for problem in problems}
     assert chosen == {(op, kernel.name) for op, kernels in CATALOGUE.items() for kernel in kernels}
 
@@ -140,6 +221,7 @@ PROBLEMS = st.builds(
     Problem,
     phase=st.sampled_from(get_args(axes.Phase)),
     dtype=st.sampled_from(get_args(axes.DType)),
+    weight_dtype=st.sampled_from(get_args(axes.WeightDType)),
     kv_dtype=st.sampled_from(get_args(axes.KvDType)),
     q_heads=st.sampled_from((8, 28, 32)),
     kv_heads=st.sampled_from((1, 3, 4, 8)),

@@ -8,7 +8,7 @@ import torch
 from kernel_problems import SMALL, but, chunk
 from torch import Tensor
 
-from kaudit_kernels import cache, eager, masks, rope
+from kaudit_kernels import cache, eager, eager_sampling, masks, rope
 from kaudit_kernels.eager_attention import SOFTCAP, attend
 from kaudit_kernels.inputs import make_inputs, positions
 from kaudit_kernels.problem import KvDType, Mask, RopeScaling
@@ -197,5 +197,5 @@ def test_grammar_lets_through_the_tokens_of_its_set_bits() -> None:
         wanted = inputs.logits[request, token].item() if is_set else -math.inf
         assert masked[request, token].item() == wanted
     assert 0.4 < (masked == -math.inf).float().mean().item() < 0.6
-    for request, token in enumerate(eager.sample(masked).tolist()):
+    for request, token in enumerate(eager_sampling.sample(masked, inputs).tolist()):
         assert masked[request, token].item() == max(masked[request].tolist())

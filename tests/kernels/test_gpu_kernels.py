@@ -20,33 +20,51 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("poisoned_outputs")]
 CELLS: list[tuple[str, dict[str, Any]]] = [
     ("split_kv_decode", decode(512, batch=1)),
     ("split_kv_decode", decode(4096, batch=4)),
+    ("split_kv_decode", decode(4096, batch=64)),
+    ("split_kv_decode", decode(300, page_size=8)),
+    ("split_kv_decode", decode(100, batch=300)),
     ("split_kv_decode", decode(4097, batch=4, page_size=64, skew=True)),
     ("split_kv_decode", decode(3000, batch=2, page_size=32, head_dim=64, q_heads=28, kv_heads=4, mask="none")),
     ("split_kv_decode", decode(8191, batch=2, mask="window", window=1024)),
     ("split_kv_decode", decode(2048, batch=3, features="prefix_share grammar", rope_scaling="llama3")),
     ("split_kv_decode", decode(131072, batch=1, q_heads=16, kv_heads=1)),
-    ("flash_prefill", decode(4096, batch=64)),
-    ("flash_prefill", decode(300, page_size=8)),
+    ("split_kv_decode", decode(1000, batch=2, head_dim=256, features="softcap sinks", q_heads=16, kv_heads=1)),
+    ("split_kv_decode", decode(1000, batch=2, head_dim=192, v_head_dim=128, q_heads=16)),
+    ("split_kv_decode", decode(1000, batch=2, head_dim=80, kv_dtype="int8")),
+    ("split_kv_decode", {"q_len": 8, "kv_len": 3000, "batch": 3, "q_heads": 64, "kv_dtype": "fp8_e4m3", "skew": True}),
+    ("split_kv_decode", {"q_len": 7, "kv_len": 300, "mask": "tree", "features": "speculative_tree", "batch": 2}),
+    ("cascade_decode", decode(20000, batch=9, features="prefix_share", skew=True)),
+    ("cascade_decode", decode(4096, batch=9, features="prefix_share sinks softcap", kv_dtype="fp8_e4m3", head_dim=256)),
+    ("cascade_decode", {"q_len": 4, "kv_len": 3000, "batch": 70, "features": "prefix_share", "kv_dtype": "int8"}),
+    ("warp_decode", decode(512, kv_dtype="fp8_e4m3", batch=2)),
+    ("warp_decode", decode(512, kv_dtype="fp8_e5m2", batch=2, features="sinks softcap")),
+    ("warp_decode", decode(512, kv_dtype="int8", batch=2, rope="interleaved", rope_scaling="yarn", rope_offset=131071)),
+    ("warp_decode", decode(5000, kv_dtype="fp8_e4m3", batch=40, page_size=1, skew=True, q_heads=8)),
+    ("warp_decode", decode(5000, kv_dtype="int8", batch=2, head_dim=256, mask="window", window=1000, q_heads=16)),
+    ("warp_decode", decode(200, kv_dtype="int8", batch=300, head_dim=64)),
+    ("warp_decode", {"q_len": 2, "kv_len": 3000, "batch": 3, "kv_dtype": "fp8_e5m2", "page_size": 8}),
     ("flash_prefill", decode(1000, kv_layout="contiguous", q_heads=48, kv_heads=1, batch=3)),
     ("flash_prefill", prefill(1, kv_layout="contiguous")),
-    ("flash_prefill", prefill(1000, kv_layout="contiguous", batch=2)),
+    ("flash_prefill_tma", prefill(1000, kv_layout="contiguous", batch=2)),
     ("flash_prefill", prefill(2048, kv_layout="ragged", skew=True, batch=3, head_dim=64)),
+    ("flash_prefill_tma", prefill(2048, kv_layout="ragged", skew=True, batch=3, head_dim=256, q_heads=16)),
     ("flash_prefill", prefill(777, page_size=16, mask="window", window=100, batch=2)),
-    ("flash_prefill", prefill(513, kv_layout="contiguous", mask="none", q_heads=7, kv_heads=1)),
+    ("flash_prefill_tma", prefill(513, kv_layout="contiguous", mask="none", q_heads=7, kv_heads=1)),
     ("flash_prefill", chunk(5, 67, kv_layout="contiguous")),
     ("flash_prefill", chunk(128, 4096, page_size=16, batch=2)),
     ("flash_prefill", chunk(33, 1025, page_size=1, batch=2, skew=True, mask="window", window=257)),
     ("flash_prefill", {"phase": "mixed", "q_len": 100, "kv_len": 900, "batch": 6, "skew": True}),
-    ("eager", chunk(16, 256, mask="custom", batch=2)),
-    ("eager", decode(512, kv_dtype="fp8_e4m3", batch=2)),
-    ("eager", decode(512, kv_dtype="fp8_e5m2", batch=2, features="sinks softcap")),
-    ("eager", decode(512, kv_dtype="int8", batch=2, rope="interleaved", rope_scaling="yarn", rope_offset=131071)),
-    ("eager", {"q_len": 7, "kv_len": 300, "mask": "tree", "features": "speculative_tree", "batch": 2}),
+    ("flash_prefill_tma", chunk(200, 3000, page_size=128, skew=True, batch=3)),
+    ("flash_prefill", chunk(16, 256, mask="custom", batch=2)),
+    ("flash_prefill", chunk(60, 300, kv_dtype="fp8_e4m3", features="sinks softcap", head_dim=80)),
+    ("flash_prefill", chunk(60, 300, mask="tree", features="speculative_tree", head_dim=192, v_head_dim=128)),
+    ("eager", chunk(16, 256, head_dim=320, batch=2)),
 ]
 
 REFERENCE: dict[str, Callable[..., Tensor]] = {
     "rms_norm": eager.rms_norm,
     "attention": eager_attention.attention,
+    **dict.fromkeys(("qkv_proj", "o_proj", "gate_up_proj", "down_proj"), eager.project),
     "add_rms_norm": eager.add_rms_norm,
     "silu_mul": eager.silu_mul,
 }
@@ -74,7 +92,8 @@ def test_every_op_of_a_step_gives_the_reference_result(path: str, changes: dict[
     assert step.decisions["attention"].chosen.name == path
     first = {op: output.clone() for op, output in step.outputs.items()}
     for op, reference in REFERENCE.items():
-        _near(step.outputs[op], reference(*ARGUMENTS[op](step.inputs, step.outputs)), mean=op == "attention")
+        wanted = reference(*ARGUMENTS[op](step.inputs, step.outputs))
+        _near(step.outputs[op], wanted, mean=op == "attention" or op.endswith("_proj"))
     step.run()
     for op, output in first.items():
         assert torch.equal(output, step.outputs[op]), op
@@ -89,7 +108,7 @@ def test_float32_steps_take_the_kernels_that_are_made_for_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("tokens", "intermediate"), [(1, 8), (3, 2040), (17, 2056), (70_000, 64)])
+@pytest.mark.parametrize(("tokens", "intermediate"), [(1, 8), (3, 2040), (17, 2056), (2, 12_008), (70_000, 64)])
 def test_silu_mul_writes_every_row(dtype: torch.dtype, tokens: int, intermediate: int) -> None:
     (kernel, _) = CATALOGUE["silu_mul"]
     gate_up = (4 * torch.randn(tokens, 2 * intermediate, device="cuda")).to(dtype)
@@ -97,7 +116,15 @@ def test_silu_mul_writes_every_row(dtype: torch.dtype, tokens: int, intermediate
     _near(kernel.launch(gate_up), eager.silu_mul(gate_up))
 
 
-@pytest.mark.parametrize("changes", [decode(4096, batch=2), prefill(256, kv_layout="contiguous")], ids=title)
+SHOWN = [
+    decode(4096, batch=2),
+    decode(4096, batch=8, features="prefix_share"),
+    decode(4096, batch=2, kv_dtype="int8"),
+    prefill(256, kv_layout="contiguous"),
+]
+
+
+@pytest.mark.parametrize("changes", SHOWN, ids=title)
 def test_the_profiler_shows_the_functions_that_the_catalogue_names(changes: dict[str, Any]) -> None:
     step = Step(_here(changes), "cuda")
     step.run()
@@ -111,6 +138,16 @@ def test_the_profiler_shows_the_functions_that_the_catalogue_names(changes: dict
         assert decide(op, step.problem, CATALOGUE) == decision
         for function in decision.chosen.functions:
             assert any(re.search(function, name) for name in names), (op, function, names)
+
+
+@pytest.mark.parametrize("page_size", [1, 8, 16])
+@pytest.mark.parametrize("changes", [decode(3000, batch=3, skew=True), decode(100, q_heads=8)], ids=title)
+def test_warp_decode_in_16_bits_is_right_where_it_does_not_pay(changes: dict[str, Any], page_size: int) -> None:
+    step = Step(_here(changes | {"page_size": page_size}), "cuda")
+    step.run()
+    arguments = ARGUMENTS["attention"](step.inputs, step.outputs)
+    (kernel,) = (each for each in CATALOGUE["attention"] if each.name == "warp_decode")
+    _near(kernel.launch(*arguments), eager_attention.attention(*arguments), mean=True)
 
 
 def test_kernels_run_on_the_current_stream() -> None:

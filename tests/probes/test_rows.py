@@ -66,3 +66,15 @@ def test_the_graph_mode_is_read_off_the_kernels() -> None:
         "full",
         "partial",
     ]
+
+
+def test_what_a_path_launches_now_and_then_is_its_own_although_another_shows_it() -> None:
+    paths = (
+        Path("cascade", ("^prefix", "^decode", "^merge")),
+        Path("split", ("^decode",), also=("^merge",)),
+        Path("flash", ("^flash",)),
+    )
+    assert path_shown(["decode", "merge"], paths) == path_shown(["decode"], paths) == "split"
+    assert path_shown(["prefix", "decode", "merge"], paths) == "cascade"
+    assert path_shown(["flash", "merge"], paths) is None
+    assert path_shown(["merge"], paths) is None

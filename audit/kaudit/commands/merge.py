@@ -16,16 +16,20 @@ def merge(
 
     Exit 2 where a shard is missing, or two of them are not of one sweep.
     """
-    from kaudit.measure import measure_path, merged_measures
+    from kaudit.measure import measure_path, merged_measures, read_timings
     from kaudit.measure import write as write_measures
+    from kaudit.memory_growth import memory_growths
     from kaudit.merge import merged
     from kaudit.report.summary import summary
+    from kaudit.report.times import times
     from kaudit.table import read, write
 
     whole = merged({path: read(path) for path in tables})
     measures = merged_measures(tables)
     write(out, whole)
-    write_measures(measure_path(out), measures)
+    write_measures(measure_path(out), measures, whole.header.stamp)
     words(f"no measures beside {path}" for path in tables if not measure_path(path).exists())
-    words(summary(whole))
+    timings = read_timings(out)
+    words(summary(whole, memory_growths(timings)))
+    words(times(whole, timings))
     data([str(out)])

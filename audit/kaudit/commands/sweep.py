@@ -33,7 +33,11 @@ def sweep(
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="Run all cells N times: do they flap?")] = 1,
     numerics: Annotated[
-        bool, typer.Option("--numerics", help="Check results, too, against a float64 textbook.")
+        bool | None,
+        typer.Option(help="Check results, too, against a float64 textbook [default: as the matrix says]."),
+    ] = None,
+    timing: Annotated[
+        bool, typer.Option("--timing", help="Time each op and each cell, too, and measure peak memory.")
     ] = False,
     python: Python = sys.executable,
     cell_timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="A longer cell hangs.")] = 120.0,
@@ -41,15 +45,19 @@ def sweep(
 ) -> None:
     """Run a matrix under the profiler; write the table."""
     from kaudit.child import probe_command
+    from kaudit.error_growth import error_growths
     from kaudit.expect import unmet
     from kaudit.gpus import chosen
     from kaudit.matrix import expand, load
+    from kaudit.measure import read_numbers, read_timings
+    from kaudit.memory_growth import memory_growths
     from kaudit.progress import progress
     from kaudit.report.summary import summary
     from kaudit.report.text import expectations
+    from kaudit.report.times import times
     from kaudit.runs import Checks
     from kaudit.shard import Shard
-    from kaudit.sweep import SweepRequest
+    from kaudit.sweep import TIMING_LIMIT, SweepRequest
     from kaudit.sweep import sweep as run
 
     if not re.fullmatch(r"auto|cpu|cuda|sm_\d{2,3}", device):
@@ -62,12 +70,17 @@ def sweep(
         raise UserError("--seed: draws the sample of --isolate-sample, which is not asked for; ask for it, too")
     if isolate and isolate_sample:
         raise UserError("--isolate-sample: with --isolate all cells run alone already; leave out one of them")
+    if timing and jobs > 1:
+        raise UserError("--timing: probes that share a device take each other's time; leave out --jobs")
     part = Shard.parse(shard) if shard is not None else None
     loaded = load(matrix)
     plan = expand(loaded, max_cells).only(only)
     gpus = chosen(devices, python) if devices is not None else ()
+    if numerics is None:
+        numerics = loaded.numerics and not device.startswith("sm_")  # what only predicts has no results
+    seconds = min(TIMING_LIMIT, cell_timeout / 4) if timing else 0
     request = SweepRequest(
-        probe_command(python, engine, "cuda" if gpus else device, numerics),
+        probe_command(python, engine, "cuda" if gpus else device, numerics, seconds),
         plan.name,
         plan.digest,
         out,
@@ -77,9 +90,12 @@ def sweep(
         gpus=gpus,
         jobs=jobs,
         shard=part,
+        numerics=numerics,
     )
     with progress() as told:
         path, table = run(plan.cells, plan.skipped, request, told)
-    words(summary(table))
+    timings = read_timings(path) if timing else {}
+    words(summary(table, (*error_growths(read_numbers(path)), *memory_growths(timings))))
+    words(times(table, timings))
     words(expectations(tuple(unmet(table, loaded.expect)), MOST))
     data([str(path)])

@@ -47,7 +47,7 @@ class Block(Struct, frozen=True):
 class Matrix(Struct, frozen=True):
     """A matrix file: its own axes, and blocks with axes of theirs under the same rules.
 
-    `max_len` is what `max` stands for in a length, in tokens.
+    `max_len` is what `max` stands for in a length, in tokens. `numerics`: a sweep checks results, unless told not to.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Matrix(Struct, frozen=True):
     cover: Cover
     max_len: int
     also: tuple[Block, ...] = ()
+    numerics: bool = False
 
     def blocks(self) -> "tuple[Matrix, ...]":
         """Each block as a matrix of its own."""

@@ -128,10 +128,12 @@ class BlockFile(Strict):
 
 
 class MatrixFile(BlockFile):
-    """A whole file. `max_len` is what `max` stands for in a length, in tokens."""
+    """A whole file. `max_len` is what `max` stands for in a length, in tokens; `numerics`, whether results are checked
+    where the command line does not say."""
 
     name: Text | None = None
     max_len: PositiveInt = 8192
+    numerics: bool = False
     also: Many[BlockFile] = ()
     forbid: Many[ForbidFile] = ()
     expect: Many[ExpectFile] = ()
@@ -141,7 +143,8 @@ class MatrixFile(BlockFile):
         forbid = tuple(rule.read() for rule in self.forbid)
         expect = tuple(rule.read() for rule in self.expect)
         also = tuple(block.read() for block in self.also)
-        return Matrix(self.name or name, self.axes.read(), forbid, expect, self.cover, self.max_len, also)
+        axes = self.axes.read()
+        return Matrix(self.name or name, axes, forbid, expect, self.cover, self.max_len, also, self.numerics)
 
 
 def _when(given: dict[str, tuple[str, ...]]) -> When:

@@ -16,7 +16,7 @@ from kaudit.table import Table
 Judgement = Literal["failing", "waived", "tolerated", "changed"]
 Severity = Literal["error", "warning", "note", "none"]
 
-QUIET: tuple[Kind, ...] = ("rerouted", "relaunched", "reason_changed", "added", "improved", "recovered")
+QUIET: tuple[Kind, ...] = ("rerouted", "relaunched", "reason_changed", "added", "faster", "improved", "recovered")
 """Kinds that nobody is told of unless the policy fails on them: nothing is lost."""
 
 

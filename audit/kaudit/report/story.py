@@ -95,8 +95,10 @@ def _verdicts(row: Row, ran: Ran, paths: Paths) -> Iterator[str]:
         yield f"fallback, announced: not {' or '.join(faster(ran.path, paths))}"
     if not is_fallback(ran, paths) and not found:
         yield "no fallback"
-    yield f"claimed: {ran.claimed or 'nothing'}; numerics: {ran.numerics}"
-    yield f"graph: {ran.graph_got}, asked for {ran.graph_asked}"
+    without = f", ignored feature: {ran.ignored}" if ran.ignored else ""
+    yield f"claimed: {ran.claimed or 'nothing'}; numerics: {ran.numerics}{without}"
+    why = f": {'; '.join(map(str, ran.ungraphed))}" if ran.ungraphed else ""
+    yield f"graph: {ran.graph_got}, asked for {ran.graph_asked}{why}"
 
 
 def _numbers(numbers: Numbers) -> Iterator[str]:
@@ -109,6 +111,10 @@ def _numbers(numbers: Numbers) -> Iterator[str]:
         "by norm": numbers.relative,
         "cosine": numbers.cosine,
         "log-sum-exp": numbers.lse_error,
+        "of the whole step": numbers.step_error,
+        "likeliest tokens shared": numbers.top_k,
+        "greedy tokens shared": numbers.greedy,
+        "margin": numbers.margin,
         "rows not written": numbers.unwritten or None,
         "elements not finite": numbers.nonfinite or None,
     }

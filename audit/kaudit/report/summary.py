@@ -3,15 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kaudit.findings import findings
+from kaudit.findings import Finding, findings
 from kaudit.observation import Numerics, Predicted, Ran, is_fallback, is_silent_fallback
 from kaudit.report.text import unclassified
 from kaudit.table import Table
 from kaudit.wording import count
 
 
-def summary(table: Table) -> Iterator[str]:
-    """Outcomes by name, then what is to be looked at: fallbacks, contradictions, findings, kernels without a family."""
+def summary(table: Table, measured: Iterable[Finding] = ()) -> Iterator[str]:
+    """Outcomes by name, then what is to be looked at: fallbacks, contradictions, findings, kernels without a family.
+
+    `measured`: findings of the figures beside the table.
+    """
     rows = list(table.rows.values())
     outcomes = Counter(type(row.outcome).__name__.lower() for row in rows)
     cells = len({row.cell for row in rows})
@@ -29,7 +32,8 @@ def summary(table: Table) -> Iterator[str]:
         yield f"{count(fallbacks, 'fallback')}, {silent} of them silent; {count(contradictions, 'contradiction')}"
     yield from _numerics(outcome.numerics for _, outcome in ran)
     yield from _checked(table)
-    for sentence, number in Counter(finding.sentence for finding in findings(table)).most_common():
+    found = Counter(finding.sentence for finding in (*findings(table), *measured))
+    for sentence, number in found.most_common():
         yield f"finding: {sentence} ({count(number, 'cell')})"
     yield from unclassified(rows)
 

@@ -12,6 +12,7 @@ from kaudit.strict_yaml.marks import Fault, Marked, Path
 _NEEDS = {
     "string_type": "text; put it in quotes if text is meant",
     "int_type": "a whole number",
+    "bool_type": "true or false",
     "date_type": "a day, as in 2026-12-31",
     "tuple_type": "a list, as in [a, b]",
     "dict_type": "a mapping, as in {key: value}",

@@ -1,62 +1,140 @@
 """Attention over the KV cache."""
 
 from kaudit_kernels import eager_attention
-from kaudit_kernels.catalogue.shared import AMPERE, CPU, PLAIN_ATTENTION, UNQUANTISED, WHOLE_GROUPS
+from kaudit_kernels.catalogue.shared import (
+    ANY_STRIDES,
+    ATTENTION_FEATURES,
+    CPU,
+    HISTORIES,
+    OUTSIDE,
+    STRIDES,
+    TOKENLESS,
+    UNQUANTISED,
+    WHOLE_GROUPS,
+)
+from kaudit_kernels.cuda.split_kv_decode import warp_decode
 from kaudit_kernels.dispatch import Kernel
 from kaudit_kernels.requirements import (
+    batch,
     dtype,
     features,
-    group,
     head_dim,
+    kv_dtype,
     kv_layout,
     mask,
     page_size,
     q_len,
-    tiles,
+    query_rows,
+    shared_prefix,
+    sm,
     v_head_dim,
-    visible_keys,
 )
 from kaudit_kernels.sdpa import fused_sdpa
-from kaudit_kernels.triton import launch as triton
+from kaudit_kernels.triton import launch_decode, launch_prefill
 
 ATTENTION = (
     Kernel(
-        "split_kv_decode",
+        "cascade_decode",
         requires=(
-            AMPERE,
+            sm.at_least("kv_cast_sm"),
             dtype.one_of("fp16", "bf16"),  # tensor cores would round fp32 to tf32
-            UNQUANTISED,
-            head_dim.one_of(64, 128),  # powers of two, as all Triton tiles; 256 needs 128 KiB of shared memory
-            v_head_dim.same_as("head_dim"),
+            kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
+            head_dim.one_of(64, 80, 96, 128, 192, 256),
+            v_head_dim.one_of(64, 80, 96, 128, 192, 256),
             WHOLE_GROUPS,
-            group.at_most(16),  # the heads of a group are the 16 rows of one tensor-core tile
             kv_layout.one_of("paged"),
-            page_size.multiple_of(16),  # a K tile lies in one page, and a tensor core takes no fewer than 16 keys
-            mask.one_of("none", "causal", "window"),
-            q_len.at_most(1),
-            PLAIN_ATTENTION,
+            mask.one_of("none", "causal", "tree"),  # under these every new token sees all of the prefix
+            q_len.at_most(8),
+            ATTENTION_FEATURES,
         ),
         worth=(
-            visible_keys.at_least(2 * triton.MIN_SPLIT),  # less is one part, and the merge a launch for nothing
-            tiles.at_most("sm_count"),  # more tiles than SMs: the grid is full without a split
+            # To others than the first request shared pages come from the L2, at about twice the rate of HBM: 3 times
+            # 1024 tokens of 4 KiB are 2 us there, as much as one more launch, by which all of them read the prefix.
+            batch.at_least(4),
+            shared_prefix.at_least(1024),
         ),
-        launch=triton.split_kv_decode,
-        functions=("^split_kv_decode_kernel", "^split_kv_merge_kernel"),
+        launch=launch_decode.cascade_decode,
+        functions=("^cascade_prefix_kernel", "^split_kv_decode_kernel", "^split_kv_merge_kernel"),
+    ),
+    Kernel(
+        "warp_decode",
+        requires=(
+            sm.at_least("kv_cast_sm"),  # 80 for mma.m16n8k16, 89 for the fp8 cvt instructions
+            dtype.one_of("fp16", "bf16"),
+            kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
+            head_dim.one_of(64, 128, 256),  # eight lanes share a row of V, in accesses of 8 or 16 bytes
+            v_head_dim.same_as("head_dim"),
+            WHOLE_GROUPS,
+            query_rows.at_most(8),  # the columns of one product; the keys are its 16 rows
+            kv_layout.one_of("paged"),
+            mask.one_of("none", "causal", "window"),
+            features.only("prefix_share", "softcap", "sinks", *OUTSIDE, *HISTORIES, *TOKENLESS),
+        ),
+        # Stored bytes become numbers in registers, two an instruction; Triton reads V from shared memory by the byte.
+        # Of e4m3, 64 requests of 4096 keys: 3.6 TB/s against 2.4 on an H200. 16 bits are bound by memory: 4.0 against
+        # 3.9 there, but 3.5 against 3.8 for one request of 131,072.
+        worth=(kv_dtype.one_of("fp8_e4m3", "fp8_e5m2", "int8"),),
+        launch=warp_decode,
+        functions=("warp_decode_kernel<",),
+        also=("^split_kv_merge_kernel",),  # unless each request is one part
+    ),
+    Kernel(
+        "split_kv_decode",
+        requires=(
+            sm.at_least("kv_cast_sm"),
+            dtype.one_of("fp16", "bf16"),  # tensor cores would round fp32 to tf32
+            kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
+            head_dim.one_of(64, 80, 96, 128, 192, 256),
+            v_head_dim.one_of(64, 80, 96, 128, 192, 256),
+            WHOLE_GROUPS,
+            kv_layout.one_of("paged"),  # any page size: every key looks up its own row
+            mask.one_of("none", "causal", "window", "tree"),
+            q_len.at_most(8),  # a tree is 8 by 8 bits, one argument
+            ATTENTION_FEATURES,
+        ),
+        # More rows are tiles that read the keys again; those of flash_prefill are twice as high.
+        worth=(query_rows.at_most(128),),
+        launch=launch_decode.split_kv_decode,
+        functions=("^split_kv_decode_kernel",),
+        also=("^split_kv_merge_kernel",),  # unless each request is one part
+    ),
+    Kernel(
+        "flash_prefill_tma",
+        requires=(
+            sm.one_of(90),  # wgmma is Hopper's alone: the architectures after it dropped the instruction
+            dtype.one_of("fp16", "bf16"),
+            UNQUANTISED,
+            head_dim.one_of(64, 128, 256),  # K as one TMA box, its rows of whole 128-byte swizzles
+            v_head_dim.same_as("head_dim"),
+            WHOLE_GROUPS,
+            kv_layout.one_of("contiguous", "ragged", "paged"),
+            page_size.multiple_of(128),  # one copy is up to 128 keys, which have to lie in one page; 0 unless paged
+            mask.one_of("none", "causal", "window"),
+            features.only("prefix_share", *OUTSIDE, *HISTORIES, *TOKENLESS),
+        ),
+        worth=(
+            query_rows.at_least(128),  # a tile of fewer rows leaves one of its two warpgroups idle
+            # 4 x 4096 causal on an H200: 547 TFLOP/s against 437 of flash_prefill, 556 against 487 at head dim 256; but
+            # 372 against 405 at 64, where the exponentials weigh twice as much beside the products.
+            head_dim.at_least(128),
+        ),
+        launch=launch_prefill.flash_prefill_tma,
+        functions=("^flash_prefill_tma_kernel",),
     ),
     Kernel(
         "flash_prefill",
         requires=(
-            AMPERE,
+            sm.at_least("kv_cast_sm"),  # 80 as every Triton kernel here, 89 for fp8 KV
             dtype.one_of("fp16", "bf16"),  # tensor cores would round fp32 to tf32
-            UNQUANTISED,
-            head_dim.one_of(64, 128),  # powers of two, as all Triton tiles; 256 needs 192 KiB of shared memory
-            v_head_dim.same_as("head_dim"),
+            kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
+            head_dim.at_most(256),  # padded to a power of two; the output of 64 rows of 512 would be all registers
+            v_head_dim.at_most(256),
             WHOLE_GROUPS,
             kv_layout.one_of("contiguous", "ragged", "paged"),  # any page size: every key looks up its own row
-            mask.one_of("none", "causal", "window"),
-            PLAIN_ATTENTION,
+            mask.one_of("none", "causal", "window", "custom", "tree"),
+            ATTENTION_FEATURES,
         ),
-        launch=triton.flash_prefill,
+        launch=launch_prefill.flash_prefill,
         functions=("^flash_prefill_kernel",),
     ),
     Kernel(
@@ -69,7 +147,7 @@ ATTENTION = (
             WHOLE_GROUPS,
             kv_layout.one_of("contiguous", "ragged"),  # it has no page table
             mask.one_of("none", "causal", "window", "custom", "tree"),
-            features.only("grammar", "speculative_tree"),
+            features.only("speculative_tree", *OUTSIDE, *TOKENLESS, *STRIDES),
         ),
         launch=fused_sdpa,
         functions=("^aten::_scaled_dot_product_flash_attention_for_cpu$",),
@@ -78,7 +156,7 @@ ATTENTION = (
         "eager",
         requires=(
             WHOLE_GROUPS,
-            features.only("prefix_share", "speculative_tree", "grammar", "softcap", "sinks"),
+            ANY_STRIDES,
         ),
         launch=eager_attention.attention,
     ),

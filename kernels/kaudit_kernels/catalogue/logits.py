@@ -1,9 +1,33 @@
-"""What happens to the logits: the grammar, the choice of a token."""
+"""What happens to the logits: the grammar, the choice of a token. They are float32 in every step."""
 
-from kaudit_kernels import eager
-from kaudit_kernels.catalogue.shared import TOKENWISE
+from kaudit_kernels import eager, eager_sampling
+from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, TOKENWISE
+from kaudit_kernels.cuda.logits_mask import WORD, logits_mask
 from kaudit_kernels.dispatch import Kernel
+from kaudit_kernels.requirements import sm, vocabulary
+from kaudit_kernels.triton.launch_sample import REGISTERS, sample
 
-LOGITS_MASK = (Kernel("eager", requires=(TOKENWISE,), launch=eager.logits_mask),)
+LOGITS_MASK = (
+    Kernel(
+        "vectorised_logits_mask",
+        requires=(
+            sm.at_least(75),  # the oldest that NVRTC 13 compiles for
+            vocabulary.multiple_of(WORD),  # rows of whole words, so that each starts on a 16-byte boundary
+            TOKENWISE,
+        ),
+        launch=logits_mask,
+        functions=("^logits_mask_kernel",),
+    ),
+    Kernel("eager", requires=(ANY_STRIDES,), launch=eager.logits_mask),
+)
 
-SAMPLE = (Kernel("eager", requires=(TOKENWISE,), launch=eager.sample),)
+SAMPLE = (
+    Kernel(
+        "fused_sample",
+        requires=(AMPERE, TOKENWISE),
+        worth=(vocabulary.at_most(REGISTERS),),  # a larger row spills, and each step of the bisection reads it again
+        launch=sample,
+        functions=("^sample_kernel",),
+    ),
+    Kernel("eager", requires=(ANY_STRIDES,), launch=eager_sampling.sample),
+)

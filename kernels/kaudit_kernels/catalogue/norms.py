@@ -1,7 +1,7 @@
 """Norms, alone and with the residual added."""
 
 from kaudit_kernels import eager
-from kaudit_kernels.catalogue.shared import AMPERE, TOKENWISE
+from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, TOKENWISE
 from kaudit_kernels.dispatch import Kernel
 from kaudit_kernels.requirements import dtype, hidden
 from kaudit_kernels.triton import launch as triton
@@ -18,7 +18,7 @@ RMS_NORM = (
         launch=triton.rms_norm,
         functions=("^rms_norm_kernel",),
     ),
-    Kernel("eager", requires=(TOKENWISE,), launch=eager.rms_norm),
+    Kernel("eager", requires=(ANY_STRIDES,), launch=eager.rms_norm),
 )
 
 ADD_RMS_NORM = (
@@ -33,5 +33,5 @@ ADD_RMS_NORM = (
         launch=triton.add_rms_norm,
         functions=("^add_rms_norm_kernel",),
     ),
-    Kernel("eager", requires=(TOKENWISE,), launch=eager.add_rms_norm),
+    Kernel("eager", requires=(ANY_STRIDES,), launch=eager.add_rms_norm),
 )

@@ -6,6 +6,7 @@ cuda-core is imported at the first launch or compilation: a box without it can s
 import hashlib
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -27,11 +28,12 @@ class Cubin:
     """The mangled name of the kernel in it."""
 
 
-def launch(source: str, instance: str, grid: tuple[int, int], block: int, *arguments: int) -> None:
+def launch(source: str, instance: str, grid: tuple[int, int], block: int, *arguments: float) -> None:
     """Launch a kernel on torch's current stream.
 
     `source` is a .cu file of this package, `instance` the kernel with its template arguments, e.g.
-    `silu_mul_kernel<Half>`. Arguments are addresses or `long long`: cuda-core passes a Python int as 8 bytes.
+    `silu_mul_kernel<Half>`. Arguments are addresses, `long long` or `double`: cuda-core passes a Python number as
+    8 bytes.
     """
     from cuda.core import LaunchConfig, Stream
     from cuda.core import launch as launch_on
@@ -54,13 +56,19 @@ def _loaded(source: str, instance: str, device: int) -> Any:
 
 def build(source: str, instance: str, arch: str) -> Cubin:
     """Machine code of one template instance for an architecture such as `sm_90`, from the disk or from NVRTC."""
-    text = files(__package__).joinpath(source).read_text(encoding="utf-8")
+    text = _text(source)
     entry = cache_directory() / f"{_key(arch, text, instance)}.cubin"
     if cached := _read(entry):
         return cached
     cubin = _compile(text, instance, arch)
     _write(entry, cubin)
     return cubin
+
+
+def _text(source: str) -> str:
+    """A file of this package with its headers in place: one text, so that the cache's key has all of it in it."""
+    text = files(__package__).joinpath(source).read_text(encoding="utf-8")
+    return re.sub(r'^#include "(\w+\.cuh)"$', lambda header: _text(header[1]), text, flags=re.MULTILINE)
 
 
 def cache_directory() -> Path:

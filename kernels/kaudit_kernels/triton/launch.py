@@ -3,134 +3,125 @@
 Triton is imported at the first launch: a box without it can still decide.
 """
 
-import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from kaudit_kernels.cache import LARGEST, movable
 from kaudit_kernels.eager import EPSILON
 from kaudit_kernels.inputs import Inputs
-from kaudit_kernels.problem import Problem
 
-MIN_SPLIT = 256
-"""Keys below which a part of a split does too little to pay for its share of the merge."""
-MAX_SPLITS = 64
-"""The merge holds all parts of a head in registers: 64 * 128 float32 over 128 threads are 64 registers a thread."""
+NORM_TILE = 4096
+"""Elements of a program of narrow rows: 8 KiB in flight for each of the 8 programs of an SM."""
+MANY_TOKENS = 8192
+"""From here on, four rows a program still leave each of 132 SMs 15 programs."""
 
 
-def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
-    """As eager.rms_norm, in one pass over memory."""
+@dataclass(frozen=True)
+class NormTile:
+    """What one program of a norm takes."""
+
+    rows: int
+    block: int
+    """Elements of a row, rounded up to a power of two."""
+    warps: int
+
+
+@dataclass(frozen=True)
+class RopeTile:
+    """What one program of rope_kv_write takes."""
+
+    elements: int
+    """Of Q, or of K and V together, of one token."""
+    warps: int
+
+
+ROPE_TILE = RopeTile(2048, 4)
+"""Two 16-byte loads for each of 128 threads."""
+
+
+def rms_norm(x: Tensor, weight: Tensor, tile: NormTile | None = None) -> Tensor:
+    """As eager.rms_norm, in one pass over memory; `tile` is for trying others than its own."""
     from kaudit_kernels.triton.norm import rms_norm_kernel
 
     out = torch.empty_like(x)
     tokens, hidden = x.shape
-    block = _power_of_two(hidden)
-    rms_norm_kernel[(tokens,)](x, weight, out, EPSILON, HIDDEN=hidden, BLOCK=block, num_warps=_warps_of_row(block))
+    tile = tile or norm_tile(tokens, hidden)
+    rms_norm_kernel[(-(-tokens // tile.rows),)](
+        x, weight, out, tokens, EPSILON, HIDDEN=hidden, BLOCK=tile.block, ROWS=tile.rows, num_warps=tile.warps
+    )
     return out
 
 
-def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, tile: NormTile | None = None) -> Tensor:
     """As eager.add_rms_norm, in one pass over memory."""
     from kaudit_kernels.triton.norm import add_rms_norm_kernel
 
     both = x.new_empty(2, *x.shape)
     tokens, hidden = x.shape
-    block = _power_of_two(hidden)
-    add_rms_norm_kernel[(tokens,)](
-        x, residual, weight, both[0], both[1], EPSILON, HIDDEN=hidden, BLOCK=block, num_warps=_warps_of_row(block)
+    tile = tile or norm_tile(tokens, hidden)
+    add_rms_norm_kernel[(-(-tokens // tile.rows),)](
+        x,
+        residual,
+        weight,
+        both[0],
+        both[1],
+        tokens,
+        EPSILON,
+        HIDDEN=hidden,
+        BLOCK=tile.block,
+        ROWS=tile.rows,
+        num_warps=tile.warps,
     )
     return both
 
 
-def flash_prefill(q: Tensor, inputs: Inputs) -> Tensor:
-    """As eager_attention.attention, for what the catalogue lets through."""
-    from kaudit_kernels.triton.flash_prefill import flash_prefill_kernel
+def norm_tile(tokens: int, hidden: int) -> NormTile:
+    """Narrow rows share a program, so that it has TILE elements to wait for; but not where programs are few."""
+    block = power_of_two(hidden)
+    rows = max(1, NORM_TILE // block) if tokens >= MANY_TOKENS else 1
+    # 16 elements a lane: two 16-byte loads.
+    return NormTile(rows, block, min(max(rows * block // 512, 1), 16))
+
+
+def rope_kv_write(qkv: Tensor, inputs: Inputs, tile: RopeTile = ROPE_TILE) -> Tensor:
+    """As eager.rope_kv_write, in one pass over memory."""
+    from kaudit_kernels.triton.rope_kv_write import rope_kv_write_kernel
 
     problem, cache = inputs.problem, inputs.cache
-    out = torch.empty_like(q)
-    rows = max(problem.q_lens) * problem.group
-    # 64 rows are what one warpgroup multiplies at once on Hopper (wgmma m64), 16 the least that a tensor core takes.
-    block_m = 16 if rows <= 16 else 64 if rows <= 64 else 128
-    flash_prefill_kernel[(-(-rows // block_m), problem.kv_heads, problem.batch)](
+    q = qkv.new_empty(problem.tokens, problem.q_heads, problem.head_dim)
+    pairs, v_block = power_of_two(problem.head_dim // 2), power_of_two(problem.v_head_dim)
+    q_block = min(power_of_two(problem.q_heads), max(1, tile.elements // (2 * pairs)))
+    # A program of K and V has a tile of each.
+    kv_block = min(power_of_two(problem.kv_heads), max(1, tile.elements // 2 // max(2 * pairs, v_block)))
+    rope_kv_write_kernel[(problem.tokens, -(-problem.q_heads // q_block) + -(-problem.kv_heads // kv_block))](
+        qkv,
         q,
-        cache.k,
-        cache.v,
-        out,
-        cache.q_start,
-        cache.kv_lens,
-        cache.kv_start,
-        cache.page_table,
-        cache.page_table.shape[1],
-        _softmax_scale(problem),
-        problem.window,
+        movable(cache.k),
+        movable(cache.v),
+        cache.slots,
+        inputs.cosines,
+        inputs.sines,
+        cache.k_scale,
+        cache.v_scale,
+        Q_HEADS=problem.q_heads,
         KV_HEADS=problem.kv_heads,
-        GROUP=problem.group,
         HEAD_DIM=problem.head_dim,
-        CAUSAL=problem.mask != "none",
-        WINDOWED=problem.mask == "window",
-        PAGE_SIZE=problem.page_size,
-        BLOCK_M=block_m,
-        BLOCK_N=64,
-        num_warps=8 if block_m == 128 else 4,
-        # K and V of three blocks are 96 KiB at head dim 128: the most that fits the 99 KiB of an sm_86 or sm_120.
-        num_stages=3,
+        V_HEAD_DIM=problem.v_head_dim,
+        ROPE=problem.rope,
+        KV_DTYPE=problem.kv_dtype,
+        LARGEST=LARGEST.get(cache.k.dtype, 0.0),
+        Q_BLOCK=q_block,
+        KV_BLOCK=kv_block,
+        PAIRS=pairs,
+        V_BLOCK=v_block,
+        num_warps=tile.warps,
+        # As eager does it: a fused multiply and add rounds once where that rounds twice.
+        enable_fp_fusion=False,
     )
-    return out
+    return q
 
 
-def split_kv_decode(q: Tensor, inputs: Inputs) -> Tensor:
-    """As eager_attention.attention, for what the catalogue lets through: one query a request, paged."""
-    from kaudit_kernels.triton.split_kv_decode import split_kv_decode_kernel, split_kv_merge_kernel
-
-    problem, cache = inputs.problem, inputs.cache
-    out = torch.empty_like(q)
-    splits = split_count(problem)
-    heads = problem.batch * problem.q_heads
-    part_acc = torch.empty(heads, splits, problem.head_dim, dtype=torch.float32, device=q.device)
-    part_m, part_l = torch.empty(2, heads, splits, dtype=torch.float32, device=q.device)
-    split_kv_decode_kernel[(splits, problem.kv_heads, problem.batch)](
-        q,
-        cache.k,
-        cache.v,
-        part_acc,
-        part_m,
-        part_l,
-        cache.kv_lens,
-        cache.page_table,
-        cache.page_table.shape[1],
-        _softmax_scale(problem),
-        problem.window,
-        KV_HEADS=problem.kv_heads,
-        GROUP=problem.group,
-        HEAD_DIM=problem.head_dim,
-        WINDOWED=problem.mask == "window",
-        PAGE_SIZE=problem.page_size,
-        BLOCK_N=math.gcd(problem.page_size, 64),
-        ROWS=16,
-        num_warps=4,
-        num_stages=5,  # the pipeline runs two ahead for the page table, and two for the K and V that it points to
-    )
-    split_kv_merge_kernel[(heads,)](
-        part_acc, part_m, part_l, out, splits, HEAD_DIM=problem.head_dim, SPLITS=_power_of_two(splits), num_warps=4
-    )
-    return out
-
-
-def split_count(problem: Problem) -> int:
-    """Parts that the keys of a request are split into: two thread blocks for each SM, each with enough to do."""
-    filling = -(-2 * problem.sm_count // problem.tiles)
-    return max(1, min(filling, problem.visible_keys // MIN_SPLIT, MAX_SPLITS))
-
-
-def _softmax_scale(problem: Problem) -> float:
-    """The scale of the scores for a softmax in powers of two."""
-    return math.log2(math.e) / math.sqrt(problem.head_dim)
-
-
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
-
-
-def _warps_of_row(block: int) -> int:
-    """A warp for each 512 elements, which is 16 a lane, between 1 and 16 warps."""
-    return min(max(block // 512, 1), 16)

@@ -1,7 +1,9 @@
-"""Attention of one query a request over a paged cache, its keys split over several programs, and the parts' merge.
+"""Attention of a few queries a request over a paged cache, its keys split over several programs, and the parts' merge.
 
-One decode query has no tiles of queries to fill a GPU with, so the keys are shared out. Each part leaves its running
-maximum, sum and unnormalised output in float32; the merge weighs them by their maxima, so no part can overflow another.
+Decode queries have no tiles to fill a GPU with, so the keys are shared out, in parts of about the same number of keys
+whichever request they are of: long requests have more parts, not longer ones. Each part leaves its running maximum, sum
+and unnormalised output in float32; the merge weighs them by their maxima, so no part can overflow another. Which part
+is whose is counted from the lengths, on the device: nothing is planned on the host, and no launch waits for a copy.
 """
 
 # Compile-time constants are in capitals, as Triton spells them, and l is the softmax's running sum, as papers have it.
@@ -11,91 +13,174 @@ maximum, sum and unnormalised output in float32; the merge weighs them by their 
 import triton
 import triton.language as tl
 
+from kaudit_kernels.triton.decode_tile import load_rows, over_keys
 
-# Lengths that vary from batch to batch must not compile anew when one happens to be 1 or a multiple of 16.
-@triton.jit(do_not_specialize=["pages", "window"])
+
+@triton.jit
+def _first_key(q_len, kv_len, shared, window, MASK: tl.constexpr):
+    """The first key that is not in the shared prefix, and that some query of the request sees."""
+    return tl.maximum(kv_len - q_len - window + 1, 0) if MASK == "window" else shared
+
+
+@triton.jit
+def _parts(q_start, kv_lens, requests, batch, shared, window, chunk, MASK: tl.constexpr):
+    """The number of parts of each of the requests, 0 for those past the batch."""
+    there = requests < batch
+    kv_len = tl.load(kv_lens + requests, mask=there, other=0)
+    q_len = tl.load(q_start + requests + 1, mask=there, other=0) - tl.load(q_start + requests, mask=there, other=0)
+    first = _first_key(q_len, kv_len, shared, window, MASK)
+    return tl.where(there, tl.cdiv(kv_len - first, chunk), 0)
+
+
+# Numbers that vary from batch to batch must not compile anew when one happens to be 1 or a multiple of 16.
+@triton.jit(do_not_specialize=["batch", "pages", "shared", "window", "chunk", "tree"])
 def split_kv_decode_kernel(
-    q,  # [batch, KV_HEADS * GROUP, HEAD_DIM]
+    q,  # [tokens, KV_HEADS * GROUP, HEAD_DIM]
     k,  # [rows, KV_HEADS, HEAD_DIM]
-    v,  # [rows, KV_HEADS, HEAD_DIM]
-    part_acc,  # [batch, KV_HEADS * GROUP, splits, HEAD_DIM] float32
-    part_m,  # [batch, KV_HEADS * GROUP, splits] float32, in units of log2
-    part_l,  # [batch, KV_HEADS * GROUP, splits] float32
+    v,  # [rows, KV_HEADS, V_DIM]
+    k_scale,  # [KV_HEADS] float32, or None
+    v_scale,  # [KV_HEADS] float32, or None
+    sinks,  # [KV_HEADS * GROUP] float32, or None; read if WHOLE
+    out,  # [tokens, KV_HEADS * GROUP, V_DIM], written if WHOLE
+    part_acc,  # [parts, KV_HEADS, ROWS, V_DIM] float32, unless WHOLE
+    part_m,  # [parts, KV_HEADS, ROWS] float32, in units of log2, unless WHOLE
+    part_l,  # [parts, KV_HEADS, ROWS] float32, unless WHOLE
+    q_start,  # [batch + 1] int32
     kv_lens,  # [batch] int32
     page_table,  # [batch, pages] int32
+    batch,
     pages,
-    scale,  # of the scores, times log2(e)
-    window,  # keys the query sees, read if WINDOWED
+    scale,  # takes the product of q and k to units of log2; with CAP to parts of it
+    shared,  # keys at the start of every request that others take care of; 0 with a window
+    window,  # keys a query sees, if MASK is "window"
+    tree,  # bit 8 * i + j: new token i sees new token j, if MASK is "tree"
+    chunk,  # most keys of a part, whole tiles
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
-    WINDOWED: tl.constexpr,
+    V_DIM: tl.constexpr,
+    MASK: tl.constexpr,
+    CAP: tl.constexpr,  # in units of log2; 0 for none
+    WHOLE: tl.constexpr,  # no request has more than one part
     PAGE_SIZE: tl.constexpr,
-    BLOCK_N: tl.constexpr,  # divides PAGE_SIZE: a tile of keys lies in one page, found by one look into the table
-    ROWS: tl.constexpr,  # at least GROUP: rows of the product, the heads of the group and idle ones
+    ROWS: tl.constexpr,  # (query, head of the group) pairs of the request with most queries
+    BATCH: tl.constexpr,  # the power of two >= batch
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,  # the power of two >= HEAD_DIM
+    BLOCK_V: tl.constexpr,  # the power of two >= V_DIM
 ):
-    split, splits = tl.program_id(0), tl.num_programs(0)
-    kv_head = tl.program_id(1)
-    request = tl.program_id(2)
+    # Heads of the same keys run side by side: their K and V lie side by side.
+    tiles: tl.constexpr = (ROWS + BLOCK_M - 1) // BLOCK_M
+    program = tl.program_id(0)
+    kv_head = program % KV_HEADS
+    tile = program // KV_HEADS % tiles
+    part = program // (KV_HEADS * tiles)
+    requests = tl.arange(0, BATCH)
+    counts = _parts(q_start, kv_lens, requests, batch, shared, window, chunk, MASK)
+    request = tl.sum((tl.cumsum(counts, axis=0) <= part).to(tl.int32), axis=0)
+    nth = part - tl.sum(tl.where(requests < request, counts, 0), axis=0)
+    count = tl.sum(tl.where(requests == request, counts, 0), axis=0)
+
+    first_token = tl.load(q_start + request)
+    q_len = tl.load(q_start + request + 1) - first_token
+    if tile * BLOCK_M >= q_len * GROUP:
+        return
     kv_len = tl.load(kv_lens + request)
-    low = 0
-    if WINDOWED:
-        low = tl.maximum(kv_len - window, 0)
-    # Parts are whole tiles, so that every tile starts where a page may. Short requests leave their last parts empty.
-    origin = low // BLOCK_N * BLOCK_N
-    length = tl.cdiv(tl.cdiv(kv_len - origin, splits), BLOCK_N) * BLOCK_N
-    begin = origin + split * length
+    first = _first_key(q_len, kv_len, shared, window, MASK)
+    # As even as whole tiles allow. Rounded up to tiles it is no longer than chunk, so the last part is never empty.
+    length = tl.cdiv(tl.cdiv(kv_len - first, count), BLOCK_N) * BLOCK_N
+    begin = first + nth * length
     end = tl.minimum(begin + length, kv_len)
 
-    rows = tl.arange(0, ROWS)
-    dims = tl.arange(0, HEAD_DIM)
-    live = rows < GROUP
-    heads = request.to(tl.int64) * (KV_HEADS * GROUP) + kv_head * GROUP + rows
-    q_tile = tl.load(q + heads[:, None] * HEAD_DIM + dims[None, :], mask=live[:, None], other=0.0)
-    m = tl.full((ROWS,), float("-inf"), tl.float32)
-    l = tl.zeros((ROWS,), tl.float32)
-    acc = tl.zeros((ROWS, HEAD_DIM), tl.float32)
-    for start in range(begin, end, BLOCK_N):
-        page = tl.load(page_table + request * pages + start // PAGE_SIZE).to(tl.int64)
-        keys = start + tl.arange(0, BLOCK_N)
-        seen = (keys >= low) & (keys < kv_len)
-        # What is not seen is not read either: it may be NaN, and NaN times a weight of zero is NaN.
-        stored = page * PAGE_SIZE + start % PAGE_SIZE + tl.arange(0, BLOCK_N)
-        offsets = (stored * KV_HEADS + kv_head)[:, None] * HEAD_DIM + dims[None, :]
-        k_tile = tl.load(k + offsets, mask=seen[:, None], other=0.0)
-        v_tile = tl.load(v + offsets, mask=seen[:, None], other=0.0)
-        scores = tl.where(seen[None, :], tl.dot(q_tile, tl.trans(k_tile)) * scale, float("-inf"))
-        # Every tile of a part holds a key that is seen, so m_new is finite.
-        m_new = tl.maximum(m, tl.max(scores, axis=1))
-        p = tl.exp2(scores - m_new[:, None])
-        rescale = tl.exp2(m - m_new)
-        l = l * rescale + tl.sum(p, axis=1)
-        acc = tl.dot(p.to(v_tile.dtype), v_tile, acc * rescale[:, None])
-        m = m_new
-    part = heads * splits + split
-    tl.store(part_m + part, m, mask=live)
-    tl.store(part_l + part, l, mask=live)
-    tl.store(part_acc + part[:, None] * HEAD_DIM + dims[None, :], acc, mask=live[:, None])
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    queries = rows // GROUP
+    live = queries < q_len
+    heads = kv_head * GROUP + rows % GROUP
+    q_rows = (first_token + queries).to(tl.int64) * (KV_HEADS * GROUP) + heads
+    q_tile, scales = load_rows(q, q_rows, live, scale, k_scale, kv_head, HEAD_DIM, BLOCK_D)
+    ancestors = ((tree.to(tl.int64) >> (8 * tl.minimum(queries, 7))) & 255).to(tl.int32)
+    acc, m, l = over_keys(
+        q_tile, scales, k, v, page_table + request.to(tl.int64) * pages, kv_head, begin, end,
+        kv_len - q_len + queries, kv_len - q_len, window, ancestors,
+        KV_HEADS, HEAD_DIM, V_DIM, MASK, CAP, PAGE_SIZE, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_V,
+    )  # fmt: skip
+    if v_scale is not None:
+        acc *= tl.load(v_scale + kv_head)
+    dims = tl.arange(0, BLOCK_V)
+    stored = live[:, None] & (dims < V_DIM)[None, :]
+    if WHOLE:
+        if sinks is not None:
+            sink = tl.load(sinks + heads) * 1.4426950408889634  # log2(e)
+            top = tl.maximum(m, sink)
+            weight = tl.exp2(m - top)
+            acc *= weight[:, None]
+            l = l * weight + tl.exp2(sink - top)
+        tl.store(out + q_rows[:, None] * V_DIM + dims[None, :], acc / l[:, None], mask=stored)
+    else:
+        slots = (part.to(tl.int64) * KV_HEADS + kv_head) * ROWS + rows
+        tl.store(part_m + slots, m, mask=live)
+        tl.store(part_l + slots, l, mask=live)
+        tl.store(part_acc + slots[:, None] * V_DIM + dims[None, :], acc, mask=stored)
 
 
-@triton.jit(do_not_specialize=["splits"])
+@triton.jit(do_not_specialize=["batch", "shared", "window", "chunk", "prefix_parts"])
 def split_kv_merge_kernel(
-    part_acc,  # [heads, splits, HEAD_DIM] float32, where heads counts those of the whole batch
-    part_m,  # [heads, splits] float32
-    part_l,  # [heads, splits] float32
-    out,  # [heads, HEAD_DIM]
-    splits,
-    HEAD_DIM: tl.constexpr,
-    SPLITS: tl.constexpr,  # the power of two >= splits
+    part_acc,  # of the requests as above, and after them of their shared prefix: [prefix_parts, tokens, heads, V_DIM]
+    part_m,
+    part_l,
+    sinks,  # [KV_HEADS * GROUP] float32, or None
+    out,  # [tokens, KV_HEADS * GROUP, V_DIM]
+    q_start,  # [batch + 1] int32
+    kv_lens,  # [batch] int32
+    batch,
+    shared,
+    window,
+    chunk,
+    prefix_parts,
+    KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    V_DIM: tl.constexpr,
+    MASK: tl.constexpr,
+    ROWS: tl.constexpr,
+    BATCH: tl.constexpr,
+    BLOCK_P: tl.constexpr,  # parts in registers at once
+    BLOCK_V: tl.constexpr,
 ):
-    head = tl.program_id(0).to(tl.int64)
-    parts = tl.arange(0, SPLITS)
-    dims = tl.arange(0, HEAD_DIM)
-    there = parts < splits
-    m = tl.load(part_m + head * splits + parts, mask=there, other=float("-inf"))
-    l = tl.load(part_l + head * splits + parts, mask=there, other=0.0)
-    offsets = (head * splits + parts)[:, None] * HEAD_DIM + dims[None, :]
-    acc = tl.load(part_acc + offsets, mask=there[:, None], other=0.0)
-    # The first part of a request is never empty, so the maximum is finite; an empty part weighs exp2(-inf) = 0.
-    weight = tl.exp2(m - tl.max(m, axis=0))
-    tl.store(out + head * HEAD_DIM + dims, tl.sum(acc * weight[:, None], axis=0) / tl.sum(l * weight, axis=0))
+    program = tl.program_id(0)
+    token, head = program // (KV_HEADS * GROUP), program % (KV_HEADS * GROUP)
+    requests = tl.arange(0, BATCH)
+    ends = tl.load(q_start + requests + 1, mask=requests < batch, other=2147483647)
+    request = tl.sum((ends <= token).to(tl.int32), axis=0)
+    counts = _parts(q_start, kv_lens, requests, batch, shared, window, chunk, MASK)
+    before = tl.sum(tl.where(requests < request, counts, 0), axis=0)
+    count = tl.sum(tl.where(requests == request, counts, 0), axis=0)
+    row = (token - tl.load(q_start + request)) * GROUP + head % GROUP
+    own = (before.to(tl.int64) * KV_HEADS + head // GROUP) * ROWS + row
+    prefix = tl.sum(counts, axis=0).to(tl.int64) * (KV_HEADS * ROWS) + program
+    dims = tl.arange(0, BLOCK_V)
+    inside = (dims < V_DIM)[None, :]
+    m = float("-inf")
+    l = 0.0
+    if sinks is not None:
+        # A sink is one more key, of weight exp2(0) to begin with, and of no value.
+        m = tl.load(sinks + head) * 1.4426950408889634  # log2(e)
+        l += 1.0
+    acc = tl.zeros((BLOCK_V,), tl.float32)
+    for start in range(0, count + prefix_parts, BLOCK_P):
+        parts = start + tl.arange(0, BLOCK_P)
+        there = parts < count + prefix_parts
+        of_prefix = prefix + (parts - count).to(tl.int64) * tl.num_programs(0)
+        slots = tl.where(parts < count, own + parts.to(tl.int64) * (KV_HEADS * ROWS), of_prefix)
+        part_max = tl.load(part_m + slots, mask=there, other=float("-inf"))
+        part_sum = tl.load(part_l + slots, mask=there, other=0.0)
+        part = tl.load(part_acc + slots[:, None] * V_DIM + dims[None, :], mask=there[:, None] & inside, other=0.0)
+        m_new = tl.maximum(m, tl.max(part_max, axis=0))
+        # A query may see nothing of the first parts; minus infinity taken from itself would be NaN.
+        shift = tl.where(m_new == float("-inf"), 0.0, m_new)
+        weight = tl.exp2(part_max - shift)
+        rescale = tl.exp2(m - shift)
+        l = l * rescale + tl.sum(part_sum * weight, axis=0)
+        acc = acc * rescale + tl.sum(part * weight[:, None], axis=0)
+        m = m_new
+    tl.store(out + program.to(tl.int64) * V_DIM + dims, acc / l, mask=dims < V_DIM)

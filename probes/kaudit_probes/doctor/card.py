@@ -38,6 +38,12 @@ def clocks() -> tuple[int, int, int, bool]:
     )
 
 
+def memory_clock() -> int:
+    """MHz, now."""
+    nvml, _, gpu = _card()
+    return int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM))
+
+
 def memory_errors() -> int:
     nvml, _, gpu = _card()
     kind, since = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC

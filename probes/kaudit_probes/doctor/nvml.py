@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from kaudit.diagnosis import CouldNotTell, Fault, Finding, Ok, Warn
 
-_SLOWS = {
+SLOWS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -63,7 +63,7 @@ def sharing(mode: int) -> Finding:
 def clocks(reasons: int, now: int, most: int, persistent: bool) -> Finding:
     """`reasons`: NVML's bits; `now`, `most`: SM clock in MHz."""
     found = f"SM clock {now} of {most} MHz, persistence mode {'on' if persistent else 'off'}"
-    if slowed := [text for bit, text in _SLOWS.items() if reasons & bit]:
+    if slowed := [text for bit, text in SLOWS.items() if reasons & bit]:
         return Warn(f"{found}, held back by: {', '.join(slowed)}", _TIMES)
     return Ok(found)
 

@@ -8,6 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol, TypeGuard
 
+from kaudit.catalogue import Catalogue
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Kernel, Outcome, Refused, Rejection, Skipped, Unmet
@@ -80,6 +81,7 @@ class Path:
 
     `shows`: regular expressions; the path ran if each matches the name of some kernel of the op. A path that shows
     nothing of its own (eager torch) is the one that ran if kernels were seen and no other path's expressions match any.
+    `also`: of kernels that the path launches in some cells and not in others, whoever else shows them.
     `roles`: each is the role of some kernel of the path. What shows neither a fast path nor the products and the
     softmax of an unfused attention is no path that is known, and is not called the slow one.
     `fits`: for paths whose kernels share their names: whether those of a cell are this one's, by their grids say.
@@ -87,6 +89,7 @@ class Path:
 
     name: str
     shows: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     roles: frozenset[str] = frozenset()
     fits: Callable[[Cell, Sequence[Kernel]], bool] | None = None
 
@@ -189,6 +192,20 @@ class Selector(Protocol):
 def selects(kind: object) -> TypeGuard[Callable[[tuple[int, int]], Selector]]:
     """Whether what load() gave is a Selector's class."""
     return hasattr(kind, "predict")
+
+
+class Stating(Protocol):
+    """An Engine whose class says what its paths need, and what a cell lacks of it, on a GPU that need not be there."""
+
+    @staticmethod
+    def listed(sm: int, sm_count: int, cell: Cell | None) -> Catalogue:
+        """`sm`: compute capability, 90 of 9.0, with so many SMs; both 0 of a CPU."""
+        ...
+
+
+def states(kind: object) -> TypeGuard[Stating]:
+    """Whether what load() gave is the class of an engine that is Stating, too."""
+    return hasattr(kind, "listed")
 
 
 def load(name: str) -> Callable[[str], Engine]:

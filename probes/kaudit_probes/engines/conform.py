@@ -13,6 +13,7 @@ import msgspec
 from kaudit.errors import UserError
 from kaudit.observation import WHOLE_CELL, Refused, Rejection, Skipped
 from kaudit_probes.engines import Path
+from kaudit_probes.graphs import Graphed, Ungraphed
 from kaudit_probes.numerics import Computed
 
 _ENGINE = ("name", "refusals", "environment", "revision", "switches", "paths", "supports", "prepare", "announced")
@@ -58,6 +59,12 @@ def check_numbers(engine: Any, cell: str, listed: Listed, computed: Iterable[obj
             _raise_first(engine, [f"numbers() speaks of {one.op!r}, which paths() does not list, for {cell}"])
 
 
+def check_graph(engine: Any, cell: str, graph: object) -> None:
+    """What a call says of its CUDA graph. Raises UserError."""
+    if graph is not None and not isinstance(graph, Graphed | Ungraphed):
+        _raise_first(engine, (f"graph() gives {_brief(graph)} for {cell}, not Graphed, Ungraphed or None",))
+
+
 def check_ops(engine: Any, cell: str, listed: Listed, ops: Iterable[str]) -> None:
     """The ops that a call has marked. Raises UserError."""
     unknown = (op for op in ops if op not in listed)
@@ -101,14 +108,19 @@ def _of_paths(op: Any, paths: Any) -> Iterator[str]:
         yield from _typed(f"a path's name, of {op},", path.name, str)
         if [other.name for other in paths].count(path.name) > 1:
             yield f"paths() lists {path.name!r} twice for {op}"
-        if isinstance(path.shows, str):
-            yield f"shows of {path.name} is text, not a tuple of expressions: a tuple of one ends in a comma"
-            continue
-        for expression in path.shows:
-            try:
-                re.compile(expression)
-            except (re.error, TypeError) as error:
-                yield f"shows of {path.name} has {expression!r}, which is no regular expression: {error}"
+        yield from _of_expressions(f"shows of {path.name}", path.shows)
+        yield from _of_expressions(f"also of {path.name}", path.also)
+
+
+def _of_expressions(what: str, given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield f"{what} is text, not a tuple of expressions: a tuple of one ends in a comma"
+        return
+    for expression in given:
+        try:
+            re.compile(expression)
+        except (re.error, TypeError) as error:
+            yield f"{what} has {expression!r}, which is no regular expression: {error}"
 
 
 def _of_claims(claimed: Any, listed: Listed) -> Iterator[str]:

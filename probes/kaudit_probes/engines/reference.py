@@ -1,26 +1,29 @@
 """The bundled reference engine behind the Engine protocol: the one module that imports kaudit_kernels."""
 
-from collections.abc import Iterator, Mapping
-from typing import cast
+from collections.abc import Iterable, Iterator, Mapping
 
+from kaudit.catalogue import Catalogue, Listed
 from kaudit.cell import Cell
-from kaudit.observation import Refused, Rejection, Skipped, Source, Unmet
+from kaudit.observation import WHOLE_CELL, Refused, Rejection, Skipped, Source, Unmet
+from kaudit_kernels import requirements
+from kaudit_kernels.admission import Inadmissible, admit
 from kaudit_kernels.catalogue import CATALOGUE
-from kaudit_kernels.dispatch import ANNOUNCER, Decision, NoKernel, decide
+from kaudit_kernels.dispatch import ANNOUNCER, Decision, Kernel, NoKernel, decide
 from kaudit_kernels.engine import Step, device_facts, ops
-from kaudit_kernels.problem import DType, Problem
+from kaudit_kernels.problem import Problem
 from kaudit_kernels.revision import revision
 from kaudit_probes.engines import Heard, Path, Span
-from kaudit_probes.engines.reference_numbers import computed, poison_slots
+from kaudit_probes.engines.reference_numbers import computed, distribution, poison_slots
+from kaudit_probes.graphs import Graphed, Ungraphed
 from kaudit_probes.numerics import Computed
-from kaudit_probes.poison import Poisoning
+from kaudit_probes.poison import Poisoning, poison
 
 _Rejections = dict[str, tuple[Rejection, ...]]
 
 
 class ReferenceEngine:
     name = "reference"
-    refusals = (NoKernel,)
+    refusals = (NoKernel, Inadmissible)
     environment = ()
 
     def __init__(self, device: str) -> None:
@@ -35,51 +38,101 @@ class ReferenceEngine:
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         return {
-            op: tuple(Path(kernel.name, kernel.functions) for kernel in kernels) for op, kernels in CATALOGUE.items()
+            op: tuple(Path(kernel.name, kernel.functions, kernel.also) for kernel in kernels)
+            for op, kernels in CATALOGUE.items()
         }
 
-    def supports(self, cell: Cell) -> Refused | Skipped | None:
-        if cell.dtype == "fp8_e4m3":
-            return Skipped("the reference engine has no fp8 weights and activations, only fp8 KV")
-        if "cuda_graph" in cell.features:
-            return Skipped("the reference engine does not capture CUDA graphs")
+    @staticmethod
+    def listed(sm: int, sm_count: int, cell: Cell | None) -> Catalogue:
+        """Of the Stating protocol."""
+        problem = problem_of(cell, sm, sm_count) if cell else None
+        paths = tuple(_listed(op, kernel, problem) for op, kernels in CATALOGUE.items() for kernel in kernels)
+        device = f"sm_{sm} with {sm_count} SMs" if sm else "cpu"
+        if cell is None or problem is None:
+            return Catalogue("reference", revision(), True, device, paths)
+        refused = ""
+        try:
+            admit(problem)
+        except Inadmissible as error:
+            refused = str(error)
+        return Catalogue("reference", revision(), True, device, paths, cell.id, ops(problem), refused)
+
+    def supports(self, cell: Cell) -> Refused | Skipped | None:  # noqa: ARG002 - it expresses every cell
         return None
 
     def prepare(self, cell: Cell) -> "_Call":
         return _Call(cell, problem_of(cell, self._sm, self._sm_count), self._device)
 
     def announced(self, heard: Heard) -> _Rejections:
-        decisions = [record.__dict__["decision"] for record in heard.records if record.name == ANNOUNCER]
+        said = [record.__dict__ for record in heard.records if record.name == ANNOUNCER]
+        decisions = [one["decision"] for one in said if "decision" in one]
         return {decision.op: _rejections(decision, "announced") for decision in decisions}
 
 
 class _Call:
     def __init__(self, cell: Cell, problem: Problem, device: str) -> None:
         self._cell = cell
-        self._problem = problem
         self._step = Step(problem, device)
 
     def run(self, span: Span) -> None:
+        step = self._step
+        if not step.capturable:
+            step.run(span)
+            return
+        if step.captured is None:
+            step.run()
+            step.capture()
+        with span(WHOLE_CELL):
+            step.replay()
+
+    def outline(self, span: Span) -> None:
         self._step.run(span)
+
+    def graph(self) -> Graphed | Ungraphed | None:
+        step, problem = self._step, self._step.launched.problem
+        if step.captured is not None:
+            return Graphed(step.captured.replays, problem.batch, problem.padding, step.captured.pool_bytes)
+        return Ungraphed(_unmet(step.ungraphed)) if step.ungraphed else None
 
     def claimed(self) -> Mapping[str, str]:
         return {op: decision.chosen.name for op, decision in self._step.decisions.items()}
 
     def explain(self) -> _Rejections:
-        return {op: _rejections(decide(op, self._problem, CATALOGUE), "asked") for op in ops(self._problem)}
+        problem = self._step.launched.problem
+        return {op: _rejections(decide(op, problem, CATALOGUE), "asked") for op in ops(problem)}
+
+    def gemms(self) -> Mapping[str, tuple[int, int, int]]:
+        """M, N and K of each projection: for the manifest of its times."""
+        p = self._step.launched.problem
+        q, kv = p.q_heads * p.head_dim, p.kv_heads * (p.head_dim + p.v_head_dim)
+        return {
+            "qkv_proj": (p.tokens, q + kv, p.hidden),
+            "o_proj": (p.tokens, p.hidden, p.q_heads * p.v_head_dim),
+            "gate_up_proj": (p.tokens, 2 * p.intermediate, p.hidden),
+            "down_proj": (p.tokens, p.hidden, p.intermediate),
+        }
 
     def numbers(self) -> Iterator[Computed]:
-        poison_slots(self._step.inputs)
-        with Poisoning():
-            self._step.run()
-        return computed(self._cell, self._step.inputs, self._step.outputs)
+        step = self._step
+        poison_slots(step.inputs)
+        if step.captured is None:
+            with Poisoning():
+                step.run()
+        else:
+            for output in step.captured.outputs.values():
+                if output.is_contiguous():
+                    poison(output)
+            step.replay()
+        yield from computed(self._cell, step.inputs, step.outputs)
+        yield from distribution(self._cell, step.inputs, step.decisions["sample"].chosen.launch)
 
 
 def problem_of(cell: Cell, sm: int, sm_count: int) -> Problem:
     """What the dispatcher looks at, for a cell on a GPU of compute capability `sm` (90 is 9.0; 0 is a CPU)."""
     return Problem(
         phase=cell.phase,
-        dtype=cast(DType, cell.dtype),  # supports() has skipped fp8
+        dtype="bf16" if cell.dtype == "fp8_e4m3" else cell.dtype,  # fp8 is for projections alone, as in what is served
+        weight_dtype=cell.dtype,
         kv_dtype=cell.kv_dtype,
         q_heads=cell.heads.q,
         kv_heads=cell.heads.kv,
@@ -102,12 +155,21 @@ def problem_of(cell: Cell, sm: int, sm_count: int) -> Problem:
     )
 
 
-def _rejections(decision: Decision, source: Source) -> tuple[Rejection, ...]:
-    return tuple(
-        Rejection(
-            rejected.kernel.name,
-            source,
-            tuple(Unmet(unmet.axis, unmet.seen, unmet.needed, unmet.worth) for unmet in rejected.unmet),
-        )
-        for rejected in decision.rejected
+def _listed(op: str, kernel: Kernel, problem: Problem | None) -> Listed:
+    """With what the problem does not meet, if there is one."""
+    return Listed(
+        op,
+        kernel.name,
+        tuple(map(str, kernel.requires)),
+        tuple(map(str, kernel.worth)),
+        (*kernel.functions, *kernel.also),
+        _unmet(kernel.unmet(problem)) if problem else (),
     )
+
+
+def _unmet(found: Iterable[requirements.Unmet]) -> tuple[Unmet, ...]:
+    return tuple(Unmet(unmet.axis, unmet.seen, unmet.needed, unmet.worth) for unmet in found)
+
+
+def _rejections(decision: Decision, source: Source) -> tuple[Rejection, ...]:
+    return tuple(Rejection(rejected.kernel.name, source, _unmet(rejected.unmet)) for rejected in decision.rejected)

@@ -69,7 +69,7 @@ class SdpaEngine:
             return Skipped(f"{function} takes contiguous k and v, not {cell.layout}")
         if cell.phase == "mixed":
             return Skipped(f"{function} takes one q_len for the whole batch, mixed has two")
-        why = untold(cell, function, {"speculative_tree"})
+        why = untold(cell, function, {"speculative_tree", "transposed", "sliced", "broadcast"})
         return Skipped(why) if why else None
 
     def prepare(self, cell: Cell) -> "_Call":

@@ -51,9 +51,9 @@ def calls(cell: Cell, device: str) -> dict[str, Arguments]:
     batch, heads = cell.shape.batch, cell.heads
     dtype, group = DTYPES[cell.dtype], heads.q // heads.kv
     own = Arguments(
-        q=normal(device, dtype, batch, heads.q, cell.shape.q_len, heads.dim),
-        k=normal(device, dtype, batch, heads.kv, cell.shape.kv_len, heads.dim, seed=1),
-        v=normal(device, dtype, batch, heads.kv, cell.shape.kv_len, heads.v_dim, seed=2),
+        q=_given(cell, device, dtype, (batch, heads.q, cell.shape.q_len, heads.dim), 0),
+        k=_given(cell, device, dtype, (batch, heads.kv, cell.shape.kv_len, heads.dim), 1),
+        v=_given(cell, device, dtype, (batch, heads.kv, cell.shape.kv_len, heads.v_dim), 2),
         mask=None if sees_all(cell) or square(cell) else padded_mask(cell).to(device),
         causal=square(cell) and not sees_all(cell),
         gqa=group > 1,
@@ -67,6 +67,19 @@ def calls(cell: Cell, device: str) -> dict[str, Arguments]:
     if heads.kv == 1 and group > 1:
         made[BROADCAST_HEAD] = replace(own, gqa=False)
     return made
+
+
+def _given(cell: Cell, device: str, dtype: torch.dtype, shape: tuple[int, int, int, int], seed: int) -> Tensor:
+    """[batch, heads, tokens, dim] as a caller may have it. `transposed`: tokens before heads, as a projection leaves
+    them; `sliced`: a part of wider rows, as of packed Q, K and V; `broadcast`: K and V of one head, expanded to all."""
+    batch, heads, tokens, dim = shape
+    if "transposed" in cell.features:
+        return normal(device, dtype, batch, tokens, heads, dim, seed=seed).transpose(1, 2)
+    if "sliced" in cell.features:
+        return normal(device, dtype, batch, heads, tokens, 3 * dim, seed=seed)[..., dim : 2 * dim]
+    if "broadcast" in cell.features and seed:
+        return normal(device, dtype, batch, 1, tokens, dim, seed=seed).expand(shape)
+    return normal(device, dtype, *shape, seed=seed)
 
 
 def attention_of(cell: Cell, own: Arguments) -> Attention:

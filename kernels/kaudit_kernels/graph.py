@@ -1,0 +1,113 @@
+"""A decode step as one CUDA graph: when, for which batch, what fills the batch up, and the capture.
+
+A graph replays the very launches that it was captured with, so that there is one for each of a few batch sizes, and a
+batch is filled up to the next of them with requests of nobody. Such a request has one token, zero in every input, and a
+KV length of one. All of them write that token, K and V of zero, to one scratch row behind everybody's, and read it: an
+op needs no word for padding, a length is never zero, and nothing of a real request is touched.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from kaudit_kernels.cache import Cache
+from kaudit_kernels.inputs import Inputs
+from kaudit_kernels.masks import Masks
+from kaudit_kernels.problem import Problem
+from kaudit_kernels.requirements import Unmet, batch, features, mask, phase, q_len, sm
+
+BUCKETS = (1, 2, 4, 8, 16, 32, 64)
+"""Requests of the batches that are captured. Twice the one before: less than half of a replay is padding."""
+
+REQUIRES = (
+    sm.at_least(1),  # a CPU has no graphs
+    phase.one_of("decode"),  # elsewhere lengths differ from step to step, and launches are few beside the work
+    q_len.at_most(1),
+    batch.at_most(BUCKETS[-1]),
+    mask.one_of("none", "causal", "window"),  # a mask tensor has no rows for padding
+    # Filling up makes every input dense and every request live: what else an input can be would be lost.
+    features.only("cuda_graph", "prefix_share", "grammar", "softcap", "sinks", "top_k", "top_p"),
+)
+"""What a problem needs to be captured; otherwise each op is launched from the host."""
+
+
+def against(problem: Problem) -> tuple[Unmet, ...]:
+    """What a problem lacks to be captured."""
+    return tuple(found for needed in REQUIRES if (found := needed.check(problem)))
+
+
+def bucket(requests: int) -> int:
+    """The smallest batch that is captured and has room for these."""
+    return next(size for size in BUCKETS if size >= requests)
+
+
+def filled_up(inputs: Inputs, size: int) -> Inputs:
+    """The inputs of a batch of `size`, the last requests of which are padding. Shares no memory of K and V."""
+    problem = inputs.problem
+    padding = size - problem.batch
+    problem = replace(problem, batch=size, padding=padding)
+    turned = problem.rope != "none"
+    return replace(
+        inputs,
+        problem=problem,
+        x=_behind(inputs.x, padding),
+        cosines=_behind(inputs.cosines, padding, 1) if turned else inputs.cosines,
+        sines=_behind(inputs.sines, padding) if turned else inputs.sines,
+        cache=_with_scratch(inputs.cache, problem.page_size, padding),
+        masks=Masks(problem, str(inputs.x.device), seed=0),  # without masks drawn at random
+        logits=_behind(inputs.logits, padding),
+        allowed=_behind(inputs.allowed, padding, -1),
+        draws=_behind(inputs.draws, padding),
+    )
+
+
+def _with_scratch(cache: Cache, page_size: int, padding: int) -> Cache:
+    """A page more, or a row, behind all others, which is that of every padded request."""
+    row = len(cache.k)
+    own = torch.tensor([row], device=cache.slots.device)
+    k, v = (_behind(stored.view(torch.uint8), page_size or 1).view(stored.dtype) for stored in (cache.k, cache.v))
+    return replace(
+        cache,
+        k=k,
+        v=v,
+        rows=cache.rows + (own,) * padding,
+        slots=_behind(cache.slots, padding, row),
+        q_start=torch.cat((cache.q_start, cache.q_start[-1] + torch.arange(1, padding + 1).to(cache.q_start))),
+        kv_lens=_behind(cache.kv_lens, padding, 1),
+        kv_start=_behind(cache.kv_start, padding, 0 if page_size else row),
+        page_table=_behind(cache.page_table, padding, row // page_size if page_size else 0),
+    )
+
+
+def _behind(x: Tensor, count: int, value: int = 0) -> Tensor:
+    """x with `count` more rows of one value."""
+    return torch.cat((x, x.new_full((count, *x.shape[1:]), value)))
+
+
+class Captured:
+    """A step captured once. Whatever it reads and writes stays where it was at the capture."""
+
+    outputs: dict[str, Tensor]
+    """Per op, the memory that every replay writes its output to, that of padding included."""
+    replays: int
+
+    def __init__(self, launch: Callable[[], dict[str, Tensor]]) -> None:
+        """`launch` has run before: compilers and libraries' first calls do what no capture takes."""
+        self.replays = 0
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self.outputs = launch()
+
+    def replay(self) -> None:
+        """On the current stream."""
+        self._graph.replay()
+        self.replays += 1
+
+    @property
+    def pool_bytes(self) -> int:
+        """Device memory set aside for it: outputs, and what ops need for a while."""
+        pool = tuple(self._graph.pool())
+        segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        return sum(each["total_size"] for each in segments if tuple(each["segment_pool_id"]) == pool)
