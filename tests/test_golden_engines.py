@@ -8,7 +8,7 @@ import pytest
 
 from kaudit.cell import Cell
 from kaudit.findings import findings
-from kaudit.observation import Ran, Unmet, is_fallback, is_silent_fallback
+from kaudit.observation import Ran, Refused, Unmet, is_fallback, is_silent_fallback
 from kaudit.table import Table, read
 from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
 from kaudit_probes.engines.flashinfer_reasons import unmet
@@ -148,3 +148,11 @@ def test_without_tensor_cores_decode_has_a_kernel_of_its_own(table: Table) -> No
 
 def fp8_kv(problem: Problem) -> bool:
     return problem.kv_dtype != problem.q_dtype
+
+
+@of("xformers")
+def test_an_xformers_without_cuda_kernels_refuses_with_the_reasons_of_every_op(table: Table) -> None:
+    refused = [row.outcome.reason for row in table.rows.values() if isinstance(row.outcome, Refused)]
+    assert len(refused) >= 20
+    for reason in refused:
+        assert {part.partition(":")[0] for part in reason.split("; ")} >= {"cutlassF", "fa2F", "fa3F", "triton_splitKF"}

@@ -88,7 +88,7 @@ def show(
     csv: Csv = None,
 ) -> None:
     """Print a table, or the whole story of one cell."""
-    from kaudit.measure import read_numbers
+    from kaudit.measure import read_graphs, read_numbers
     from kaudit.report import columns as report
     from kaudit.report.story import story
     from kaudit.report.text import unclassified
@@ -104,7 +104,7 @@ def show(
         _show_times(found, table, select(found, only, where or (), op), csv, width)
         return
     if cell is not None:
-        data(story(found, cell, read_numbers(table)))
+        data(story(found, cell, read_numbers(table), read_graphs(table)))
         return
     rows = select(found, only, where or (), op)
     chosen = report.choose(columns.split(",")) if columns else report.DEFAULT
@@ -171,11 +171,12 @@ def gate(
     from kaudit.policy import Policy, load_policy, load_waivers
 
     rules = load_policy(policy) if policy else Policy()
-    if not timing and (timed := rules.kinds & {"slower", "faster"}):
+    timed = rules.kinds & {"slower", "faster"}
+    if timed and not timing:
         raise UserError(f"--policy: fails on {' and '.join(sorted(timed))}, which only --timing looks for; add it")
     waived = load_waivers(waivers) if waivers else ()
     expectations = load(expect).expect if expect else ()
-    found = _compared(before, after, across, timing, most)
+    found = _compared(before, after, across, timing, most, judged=bool(timed))
     check_names(expectations, found.before, found.after)
     judged = verdict(found.changes, rules, waived, date.today())
     found = replace(found, verdict=judged, unmet=tuple(unmet(found.after, expectations)))
@@ -184,7 +185,8 @@ def gate(
         raise typer.Exit(1)
 
 
-def _compared(before: Path, after: Path, across: bool, timing: bool, most: int) -> "Report":
+def _compared(before: Path, after: Path, across: bool, timing: bool, most: int, judged: bool = False) -> "Report":
+    """`judged`: the times decide, so that there have to be some to compare."""
     from kaudit.diff import changes, comparable
     from kaudit.measure import read_timings
     from kaudit.report.judged import Report
@@ -195,7 +197,7 @@ def _compared(before: Path, after: Path, across: bool, timing: bool, most: int) 
     context = comparable(*tables, across)
     found = list(changes(*tables, across))
     if timing:
-        slower_or_faster, told = timed_changes(*tables, read_timings(before), read_timings(after))
+        slower_or_faster, told = timed_changes(*tables, read_timings(before), read_timings(after), judged)
         context, found = (*context, *told), [*found, *slower_or_faster]
     words(context)
     return Report(*tables, after, context, tuple(found), most)

@@ -84,8 +84,11 @@ def _forgetting_right_results(table: Table) -> Table:
             made[id(outcome)] = replace(outcome, numerics="unchecked")
         return made[id(outcome)]
 
-    rows = {key: replace(row, outcome=forgetting(row.outcome)) for key, row in table.rows.items()}
-    return Table(table.header, rows)
+    def rowed(row: Row) -> Row:
+        others = tuple(replace(other, outcome=other.outcome and forgetting(other.outcome)) for other in row.others)
+        return replace(row, outcome=forgetting(row.outcome), others=others)
+
+    return Table(table.header, {key: rowed(row) for key, row in table.rows.items()})
 
 
 def _moved(cell: str, was: Rows, now: Rows, before: Header, after: Header, known: "Known") -> Iterator[Change]:

@@ -21,11 +21,12 @@ def memory_growths(timings: Timings) -> Iterator[Finding]:
     peaks = {key: timing.peak_bytes for key, timing in timings.items() if timing.peak_bytes is not None}
     for op, lengths in by_length(peaks):
         (shorter, _, low), (longer, cell, high) = lengths[-2:]
-        ratio = math.log(longer / shorter)
-        if high > ROUNDING and math.log((high - ROUNDING) / (low + ROUNDING)) / ratio >= STEEP:
-            exponent = math.log(high / max(low, 1)) / ratio
+        if high <= ROUNDING:
+            continue
+        exponent = math.log((high - ROUNDING) / (low + ROUNDING)) / math.log(longer / shorter)
+        if exponent >= STEEP:
             sentence = (
-                f"{op}'s memory grows with kv_len^{exponent:.1f} between {shorter} and {longer} "
+                f"{op}'s memory grows with kv_len^{exponent:.1f} or more between {shorter} and {longer} "
                 f"({low / 2**20:.4g} → {high / 2**20:.4g} MiB), as where all scores are kept"
             )
             yield Finding("memory_growth", cell, op, sentence)

@@ -52,9 +52,13 @@ def shape(cell_id: str) -> Mapping[str, str | int]:
     cell = Cell.parse(cell_id)
     of = cell.shape
     kv_lens = [max(1, of.kv_len * (of.batch - i) // of.batch) if of.skew else of.kv_len for i in range(of.batch)]
+    if "vacant" in cell.features:
+        kv_lens[-1] = 0
     # Of a mixed batch the first half brings a chunk, the others one token.
     chunks = max(1, of.batch // 2) if cell.phase == "mixed" else of.batch
     q_lens = [min(of.q_len if i < chunks else 1, kv_len) for i, kv_len in enumerate(kv_lens)]
+    if "idle" in cell.features:
+        q_lens[-1] = 0
     return {
         "phase": cell.phase,
         "batch_sequences": of.batch,

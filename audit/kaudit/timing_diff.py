@@ -36,10 +36,12 @@ Judged = tuple[Key, Kind]
 
 
 @told_in("docs/timing.md")
-def timed_changes(before: Table, after: Table, was: Timings, now: Timings) -> tuple[list[Change], list[str]]:
+def timed_changes(
+    before: Table, after: Table, was: Timings, now: Timings, judged: bool = False
+) -> tuple[list[Change], list[str]]:
     """The changes, in table order, and what a reader should know of the comparison: a line each.
 
-    Raises UserError where either table has no times.
+    Raises UserError where either table has no times; and, where a gate has to judge by them, if none are compared.
     """
     for which, timings in (("first", was), ("second", now)):
         if not timings:
@@ -58,6 +60,8 @@ def timed_changes(before: Table, after: Table, was: Timings, now: Timings) -> tu
     told += [f"times of {number} not compared: {why}" for why, number in sorted(unlike.items())]
     if alone := len(was.keys() ^ now.keys()):
         told.append(f"times of {alone} not compared: only one of the tables has them")
+    if judged and not compared:
+        raise UserError(f"--timing: {'; '.join(told[1:])}; none are left to judge by: sweep both sides alike")
     old, new = cells_of(before), cells_of(after)
     changes = [
         Change(kind, *key, _sentence(key[1], was[key], now[key]), _row(old, key), _row(new, key))
@@ -95,10 +99,13 @@ def _unlike(was: Timing, now: Timing, whole_was: Timing | None, whole_now: Timin
             return "no kernel is launched"
     if was.clock != now.clock:
         return f"by {was.clock} in one table, by {now.clock} in the other"
-    if was.clock == "wall" or whole_was is None or whole_now is None:
+    if was.clock == "wall":
         return ""
-    if whole_was.clocks_unread or whole_now.clocks_unread:
-        return f"the GPU's clocks were not read: {whole_was.clocks_unread or whole_now.clocks_unread}"
+    if whole_was is None or whole_now is None:
+        return "nothing is known of the GPU's clocks"
+    for whole in (whole_was, whole_now):
+        if whole.clocks_unread or not whole.sm_mhz:
+            return f"the GPU's clocks were not read: {whole.clocks_unread or 'without a reason'}"
     if held := sorted(CROSSED & (set(whole_was.held_back) ^ set(whole_now.held_back))):
         return f"the GPU was held back in one of the sweeps: {', '.join(held)}"
     old, new = whole_was.sm_mhz, whole_now.sm_mhz

@@ -8,6 +8,7 @@ op needs no word for padding, a length is never zero, and nothing of a real requ
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -43,11 +44,21 @@ def bucket(requests: int) -> int:
     return next(size for size in BUCKETS if size >= requests)
 
 
+def launched(problem: Problem) -> Problem:
+    """What the ops are launched for: with the feature cuda_graph, where it can be captured, the batch of a bucket."""
+    if "cuda_graph" not in problem.features or against(problem):
+        return problem
+    return _padded(problem, bucket(problem.batch))
+
+
+def _padded(problem: Problem, size: int) -> Problem:
+    return replace(problem, batch=size, padding=size - problem.batch)
+
+
 def filled_up(inputs: Inputs, size: int) -> Inputs:
     """The inputs of a batch of `size`, the last requests of which are padding. Shares no memory of K and V."""
-    problem = inputs.problem
-    padding = size - problem.batch
-    problem = replace(problem, batch=size, padding=padding)
+    problem = _padded(inputs.problem, size)
+    padding = problem.padding
     turned = problem.rope != "none"
     return replace(
         inputs,
@@ -105,7 +116,7 @@ class Captured:
         self._graph.replay()
         self.replays += 1
 
-    @property
+    @cached_property  # nothing is added after the capture, and to ask takes a list of all of torch's memory
     def pool_bytes(self) -> int:
         """Device memory set aside for it: outputs, and what ops need for a while."""
         pool = tuple(self._graph.pool())

@@ -139,13 +139,3 @@ class Problem:
     def tokens(self) -> int:
         """New tokens of the whole batch: the rows of every activation."""
         return sum(self.q_lens)
-
-    @property
-    def tiles(self) -> int:
-        """(request, KV head) pairs: the thread blocks of a decode grid before any split."""
-        return self.batch * self.kv_heads
-
-    @property
-    def visible_keys(self) -> int:
-        """Most keys that one query sees."""
-        return min(self.kv_len, self.window) if self.mask == "window" else self.kv_len

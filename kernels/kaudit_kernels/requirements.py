@@ -82,10 +82,7 @@ class Number(Axis):
             return Requirement(self.name, f"at least {limit}", lambda seen, beside: seen >= beside, limit)
         return Requirement(self.name, f"at least {limit}", lambda seen: seen >= limit, bounds=(limit,))
 
-    def at_most(self, limit: int | str) -> Requirement:
-        """`limit` is a number, or the name of the axis that holds it."""
-        if isinstance(limit, str):
-            return Requirement(self.name, f"at most {limit}", lambda seen, beside: seen <= beside, limit)
+    def at_most(self, limit: int) -> Requirement:
         return Requirement(self.name, f"at most {limit}", lambda seen: seen <= limit, bounds=(limit,))
 
     def multiple_of(self, factor: int) -> Requirement:
@@ -124,7 +121,6 @@ sm = Number("sm")
 batch = Number("batch")
 q_len = Number("q_len")
 kv_heads = Number("kv_heads")
-group = Number("group")
 head_dim = Number("head_dim")
 v_head_dim = Number("v_head_dim")
 page_size = Number("page_size")
@@ -135,7 +131,5 @@ attention_width = Number("attention_width")
 gate_up_width = Number("gate_up_width")
 tokens = Number("tokens")
 vocabulary = Number("vocabulary")
-tiles = Number("tiles")
 query_rows = Number("query_rows")
 shared_prefix = Number("shared_prefix")
-visible_keys = Number("visible_keys")

@@ -43,7 +43,10 @@ def _asked(name: str, device: str, wanted: str | None) -> Catalogue:
         )
     if engines.selects(kind):
         # A selector is made for a GPU; its list of paths is that of them all.
-        selector = kind(devices.capability(device) or (9, 0))
+        capability = devices.capability(device)
+        if capability is None and device not in ("auto", "cpu", "cuda"):
+            raise UserError(f"--device {device}: names no GPU; write sm_90, say, or auto")
+        selector = kind(capability or (9, 0))
         return _named(selector, device, {op: [(path, ()) for path in of_op] for op, of_op in selector.paths().items()})
     import torch
 

@@ -36,6 +36,8 @@ def facts(asked: str) -> tuple[int, int]:
             known = ", ".join(f"sm_{each}" for each in SM_COUNT)
             raise UserError(f"--device {asked}: how many SMs it has is not known here; name one of {known}")
         return sm, SM_COUNT[sm]
+    if asked not in ("auto", "cpu", "cuda"):
+        raise UserError(f"--device {asked}: names no GPU; write sm_90, say, or auto")
     import torch
 
     if here(asked, torch.cuda.is_available()) == "cpu":

@@ -6,7 +6,9 @@ numbered.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -28,6 +30,9 @@ _FEWEST = 10.0
 _SLACK = 1e-4
 """Of top-p: a token this near to its end may be in or out."""
 
+_MOST = 1e9
+"""In place of infinity, which no JSON holds and which is never near to anything."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -47,25 +52,43 @@ class Sampling:
             shares = shares / shares.sum(-1, keepdim=True)
             ordered, _ = shares.sort(-1, descending=True)
         taken = (ordered.cumsum(-1) - ordered < self.top_p + slack).sum(-1, keepdim=True)
-        shares = torch.where(shares >= ordered.gather(-1, taken - 1), shares, 0.0)
+        last = (taken - 1).clamp_min(0)  # of logits that are no numbers none is taken
+        shares = torch.where(shares >= ordered.gather(-1, last), shares, 0.0)
         return shares / shares.sum(-1, keepdim=True)
+
+    def less(self) -> dict[str, "Sampling"]:
+        """By what it leaves out, each that does less; of one limit, that without it."""
+        without = {"top_k": replace(self, top_k=0), "top_p": replace(self, top_p=1.0)}
+        each = {limit: other for limit, other in without.items() if other != self}
+        return each if len(each) < 2 else {**each, "top_k and top_p": Sampling(self.temperature)}
 
 
 def by_number(sampling: Sampling, logits: Tensor, tokens: Tensor, numbers: Tensor) -> Computed:
-    """Tokens and numbers [rows]: how far each number is outside of its token's part of the line; 1, if it has none."""
+    """Tokens and numbers [rows]: how far each number is outside of its token's part of the line; 1, if it has none.
+
+    Of a row with logits that are no numbers nothing is known."""
     known = (tokens >= 0) & (tokens < logits.shape[1])
     at = torch.where(known, tokens, 0)[:, None]
-    shares = sampling.probabilities(logits)
-    end = shares.cumsum(-1).gather(1, at)[:, 0]
-    start, number = end - shares.gather(1, at)[:, 0], numbers.double()
-    off = torch.maximum(start - number, number - end).clamp_min(0.0)
-    stays = known & (sampling.probabilities(logits, _SLACK).gather(1, at)[:, 0] > 0)
-    return _at_most_one(1 + torch.where(stays, off, 1.0))
+
+    def off(how: Sampling) -> Tensor:
+        shares = how.probabilities(logits)
+        end = shares.cumsum(-1).gather(1, at)[:, 0]
+        start, number = end - shares.gather(1, at)[:, 0], numbers.double()
+        outside = torch.maximum(start - number, number - end).clamp_min(0.0)
+        stays = known & (how.probabilities(logits, _SLACK).gather(1, at)[:, 0] > 0)
+        return 1 + torch.where(stays, outside, 1.0)
+
+    right = torch.where(logits.isnan().any(1), torch.nan, 1.0).double()
+    return _at_most_one(off, sampling, right)
 
 
 def by_distribution(sampling: Sampling, logits: Tensor, tokens: Tensor) -> Computed:
     """Many tokens [draws] of one row of logits [tokens], each by a number of its own: how unlikely they are."""
-    return _at_most_one(misfit(tokens, sampling.probabilities(logits[None])[0])[None])
+
+    def unlikely(how: Sampling) -> Tensor:
+        return misfit(tokens, how.probabilities(logits[None])[0])[None]
+
+    return _at_most_one(unlikely, sampling, torch.ones(1, dtype=torch.float64, device=logits.device))
 
 
 def misfit(tokens: Tensor, shares: Tensor) -> Tensor:
@@ -85,7 +108,15 @@ def misfit(tokens: Tensor, shares: Tensor) -> Tensor:
     return chance.log() / math.log(FALSE_ALARMS)
 
 
-def _at_most_one(got: Tensor) -> Computed:
-    """Up to 1 is right: what exceeds it is the error."""
-    got = got.clamp_min(1.0)[:, None]
-    return Computed("sample", got, lambda: torch.ones_like(got), stored=DRAWN)
+def _at_most_one(error: Callable[[Sampling], Tensor], sampling: Sampling, right: Tensor) -> Computed:
+    """Up to 1 is right: what exceeds it is the error. `right`: [rows], 1, or NaN where nothing is known."""
+
+    def of(how: Sampling) -> Tensor:
+        return error(how).to(right).clamp(1.0, _MOST)[:, None]
+
+    got = of(sampling)
+    # What is right without a limit has an error of 1 by it: `got` times that is `got`.
+    without: Mapping[str, Callable[[], Tensor]] = {
+        limits: partial(lambda how: got * of(how), how) for limits, how in sampling.less().items()
+    }
+    return Computed("sample", got, lambda: right[:, None], stored=DRAWN, without=without)

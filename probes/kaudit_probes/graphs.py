@@ -13,7 +13,7 @@ from typing import Protocol, TypeGuard
 from kaudit.launches import short
 from kaudit.observation import WHOLE_CELL, Kernel, Reason
 from kaudit.wire import GraphUse
-from kaudit_probes.attribute import Healthy, Unhealthy, Verdict, grouped
+from kaudit_probes.attribute import Healthy, Unhealthy, Verdict, grouped, node_name
 from kaudit_probes.engines import Span
 
 Seen = Mapping[str, Sequence[Verdict]]
@@ -101,18 +101,11 @@ def parted(replay: Verdict, outline: Mapping[str, Verdict]) -> Mapping[str, Verd
             return _shared_out(replay, launches, tuple(outline))
 
 
-def _alike(outline: str, replayed: str) -> bool:
-    """A fill or a copy is called after the memory that it meets, "Memset (Device)", which a graph does not tell."""
-    if outline.startswith(("Memset", "Memcpy")):
-        return outline.split()[0] == replayed.split()[0]
-    return outline == replayed
-
-
 def _shared_out(replay: Healthy, launches: Sequence[tuple[str, str]], ops: Sequence[str]) -> Mapping[str, Verdict]:
     shares: dict[str, list[tuple[Kernel, tuple[float, float]]]] = {op: [] for op in ops}
     number = 0
     for kernel, busy in zip(replay.order, replay.busy, strict=True):
-        if number < len(launches) and _alike(launches[number][1], kernel.name):
+        if number < len(launches) and node_name(launches[number][1]) == node_name(kernel.name):
             shares[launches[number][0]].append((kernel, busy))
             number += 1
         elif kernel.graph or kernel.role != "fill":  # torch fills in a random state before it launches a graph

@@ -79,6 +79,16 @@ def test_the_reference_engine_answers_for_a_gpu_that_is_not_there() -> None:
     assert on_cpu.path == "eager"
 
 
+@pytest.mark.parametrize(("features", "shares"), [("prefix_share", True), ("cuda_graph+prefix_share", False)])
+def test_what_is_decided_on_is_the_batch_that_a_graph_is_filled_up_to(features: str, shares: bool) -> None:
+    """Five requests share a prefix; of eight, three are padding and share none."""
+    cell = DECODE.replace("plain", features).replace("b8", "b5")
+    found = catalogue(sys.executable, "reference", "sm_90", cell, None)
+    cascade = found.of("attention")[0]
+    assert cascade.path == "cascade_decode"
+    assert ("shared_prefix=0, pays with at least 1024" in map(str, cascade.unmet)) != shares
+
+
 def test_a_cell_that_contradicts_itself_is_refused_in_words() -> None:
     found = catalogue(sys.executable, "reference", "sm_90", DECODE.replace("h32x8", "h33x2"), None)
     assert found.refused == "kv_heads=2, needs a divisor of q_heads=33"
@@ -110,7 +120,7 @@ def test_json_holds_what_the_table_shows() -> None:
             None,
             "--device sm_77: how many SMs it has is not known here; name one of sm_80, ",
         ),
-        ("reference", "tpu", None, None, "--device tpu: only an engine that predicts takes a GPU's name"),
+        ("reference", "tpu", None, None, "--device tpu: names no GPU; write sm_90, say, or auto"),
         ("reference", "cpu", "decode", None, '--cell: cell "decode" has 1 parts, needs phase/'),
         ("sdpa", "cpu", DECODE, None, "--cell: sdpa does not state what its paths need; "),
         ("sdpa", "sm_90", None, None, "--device sm_90: only an engine that predicts takes a GPU's name"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tables_for_tests import ran, table
+from tables_for_tests import CELL, announced, header, ran, table
 from typer.testing import CliRunner
 
 from kaudit.cli import app
@@ -12,6 +12,7 @@ from kaudit.diff import changes, comparable
 from kaudit.errors import UserError
 from kaudit.findings import findings
 from kaudit.matrix import load
+from kaudit.observation import Other, Row
 from kaudit.table import Table, read
 
 MATRIX = """
@@ -50,6 +51,7 @@ def test_what_the_key_may_say(tmp_path: Path) -> None:
 def test_release_and_edges_are_checked_and_others_are_not() -> None:
     assert load("release").numerics
     assert load("edges").numerics
+    assert load("graphs").numerics
     assert not load("smoke").numerics
 
 
@@ -63,6 +65,16 @@ def test_that_one_table_is_checked_is_told_once_and_changes_no_cell() -> None:
         assert not list(changes(before, after))
         (line,) = comparable(before, after)
         assert line == f"results checked {before.header.numerics} → {after.header.numerics}"
+
+
+def test_nor_does_it_change_what_another_run_of_the_cell_showed() -> None:
+    def flapping(numerics: str) -> Table:
+        split = Other("again", "attention", ran("split", announced("flash"), numerics=numerics))
+        return Table.of(header(), [Row(CELL, "attention", ran(numerics=numerics), (split,))])
+
+    plain, right = flapping("unchecked"), checked(flapping("ok"))
+    assert not list(changes(plain, right))
+    assert not list(changes(right, plain))
 
 
 def test_a_result_that_is_wrong_is_told_whatever_the_other_table_knows() -> None:

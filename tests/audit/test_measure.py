@@ -147,6 +147,10 @@ def test_the_tokens_of_a_batch_are_those_of_all_its_requests() -> None:
     assert (found["batch_tokens"], found["context_tokens"]) == (16 + 1 + 1, 3 * 64)
     found = shape(CELL.replace("b8q1k4096", "b4q1k100skew"))
     assert (found["batch_tokens"], found["context_tokens"]) == (4, 100 + 75 + 50 + 25)
+    found = shape(CELL.replace("plain", "idle"))
+    assert (found["batch_tokens"], found["context_tokens"]) == (7, 8 * 4096)
+    found = shape(CELL.replace("plain", "vacant"))
+    assert (found["batch_tokens"], found["context_tokens"]) == (7, 7 * 4096)
 
 
 @pytest.mark.parametrize(("column", "value"), [("timing.clock", "sundial"), ("timing.launches", "many")])

@@ -9,6 +9,7 @@ from kaudit.report.story import story
 from kaudit.report.text import unclassified
 from kaudit.show import select
 from kaudit.table import Table
+from kaudit.wire import GraphUse
 
 PREFILL = CELL.replace("decode", "prefill").replace("h32x8x128", "h8x8x64")
 MIXED = CELL.replace("decode", "mixed")
@@ -99,6 +100,17 @@ def test_the_story_of_a_cell() -> None:
         "  2× void odd<1>()",
         "       UNCLASSIFIED, grid 8×1×1, block 128×1×1, 40 registers",
     ]
+
+
+def test_the_story_of_a_cell_that_ran_as_a_graph() -> None:
+    used = dict.fromkeys(((CELL, "attention"), (CELL, "rms_norm")), GraphUse(4, 11, 8, 3, 1 << 21))
+    used[PREFILL, "attention"] = GraphUse(4, 1, 1, 0, None)
+    lines = list(story(ONE, CELL, graphs=used))
+    assert lines[3] == "CUDA graph: 11 nodes, room for 8 requests, 3 of them padding, 2 MiB set aside"
+    assert lines[4:] == list(story(ONE, CELL))[3:]
+    assert "CUDA graph: 1 node, room for 1 request, 0 of them padding, memory not known" in story(
+        ONE, PREFILL, graphs=used
+    )
 
 
 def test_the_story_of_a_silent_fallback_and_of_a_crash() -> None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tables_for_tests import header, ran
 from test_cli import NO_TORCH, kaudit
 from times_for_tests import cells, table, timed
@@ -130,6 +131,13 @@ def test_a_policy_may_fail_on_slower_and_then_times_must_be_compared(sides: tupl
     ended = kaudit("gate", *sides, "--timing", "--policy", policy)
     assert ended.returncode == 1 and "gate failed: 4 slower" in ended.stderr
     assert kaudit("gate", *sides, "--timing").returncode == 0
+    # What cannot be compared is no pass.
+    after = read_timings(sides[1])
+    apart = [Measure(*key, 1.0, timing=replace(one, sm_mhz=(900,) * bool(one.sm_mhz))) for key, one in after.items()]
+    write_measures(measure_path(sides[1]), apart, table(cells(12)).header.stamp)
+    ended = kaudit("gate", *sides, "--timing", "--policy", policy)
+    assert ended.returncode == 2 and "more than 5% apart; none are left to judge by" in ended.stderr
+    assert kaudit("gate", *sides, "--timing").returncode == 0
     ended = kaudit("gate", *sides, "--policy", policy)
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: --policy: fails on slower, which only --timing looks for; add it")
@@ -158,3 +166,9 @@ def test_a_summary_says_what_was_not_timed_and_what_a_fallback_can_cost() -> Non
     *_, line = times(fell, timings)
     assert line == f"a fallback costs a step at most 5×: attention on eager, 80% of its device time, in {ids[0]}"
     assert not list(times(fell, {}))
+
+
+def test_ops_that_a_resumed_sweep_has_without_times_are_told() -> None:
+    ids = cells(2)
+    assert "not timed: swept without --timing (2)" in list(times(table(ids), timed(1, ids[:1])))
+    assert list(times(table(ids), {}, asked=True)) == ["not timed: swept without --timing (4)"]

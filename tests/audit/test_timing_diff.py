@@ -101,6 +101,7 @@ def test_a_call_that_takes_longer_although_no_op_does_is_told_as_that() -> None:
         ({"sm_mhz": (1305, 1410)}, "more than 5% apart"),
         ({"held_back": ("hardware thermal slowdown",)}, "held back in one of the sweeps: hardware thermal slowdown"),
         ({"sm_mhz": (), "clocks_unread": "NVMLError_NoPermission"}, "clocks were not read: NVMLError_NoPermission"),
+        ({"sm_mhz": ()}, "clocks were not read: without a reason"),
     ],
 )
 def test_times_under_other_conditions_are_counted_and_not_compared(conditions: dict[str, object], why: str) -> None:
@@ -110,6 +111,17 @@ def test_times_under_other_conditions_are_counted_and_not_compared(conditions: d
     assert not changes
     assert told[0].startswith("times: 0 ops")
     assert told[1].startswith("times of 12 not compared: ") and why in told[1]
+    with pytest.raises(UserError, match="none are left to judge by") as error:
+        timed_changes(table(ids), table(ids), timed(1, ids), now, judged=True)
+    assert why in error.value.faults[0]
+
+
+def test_times_without_those_of_their_cell_are_under_conditions_that_nobody_knows() -> None:
+    ids = cells(2)
+    now = {key: one for key, one in timed(2, ids, 1.5, ids).items() if key[1] != WHOLE_CELL}
+    changes, told = timed_changes(table(ids), table(ids), timed(1, ids), now)
+    assert not changes
+    assert "times of 4 not compared: nothing is known of the GPU's clocks" in told
 
 
 def test_a_power_cap_is_no_reason_not_to_compare() -> None:

@@ -89,7 +89,12 @@ OF_A_CELL: Mapping[str, tuple[type, str]] = {
         engine({"explain": {"attention": (Rejection("fast", "announced", (Said("no"),)),)}}),
         'explain() gives a rejection of fast as "announced", not "asked"',
     ),
-    "graph": (engine({"graph": "full"}), "graph() gives 'full' for"),
+    "graph": (engine({"graph": "full", "outline": None}), "graph() gives 'full' for"),
+    "no outline": (engine({"graph": None}), "which has not both graph() and outline()"),
+    "a graph that is no method": (
+        engine(prepare=gives(SimpleNamespace(run=print, claimed=dict, explain=dict, graph=1, outline=print))),
+        "which has not both graph() and outline()",
+    ),
     "marks no op": (engine(run=_marks_another_op), "run() marks 'sample', which paths() does not list"),
 }
 """Mistakes that only a cell brings to light."""

@@ -42,17 +42,25 @@ def sweep(out: Path, *arguments: str, first_on_path: Path | None = None) -> None
     run("kaudit", "sweep", *arguments, "--out", str(out), first_on_path=first_on_path)
 
 
-def reference(out: Path) -> None:
-    """The release matrix twice; its decode cells with the engine as it is, and with two scratch copies of it that lost
-    head_dim 128 in the decode kernel, one that says so and one that does not."""
-    sweep(out / "release-h200.jsonl", "release")
-    sweep(out / "release-h200-again.jsonl", "release")
-    decode = ("release", "--only", "decode/*")
-    sweep(out / "decode-h200.jsonl", *decode)
+def release(out: Path) -> None:
+    """The release matrix twice, results checked: the second table has the bytes of the first, or nothing is kept."""
+    table, again = out / "release-h200.jsonl", out / "again.jsonl"
+    for each in (table, again):
+        sweep(each, "release", "--jobs", "4")
+    if table.read_bytes() != again.read_bytes():
+        sys.exit(f"{table} and {again} differ: two sweeps of one revision should not")
+    again.unlink()
+
+
+def decode(out: Path) -> None:
+    """The release matrix's decode cells with the engine as it is, and with two scratch copies of it that lost head_dim
+    128 in the decode kernel, one that says so and one that does not."""
+    cells = ("release", "--only", "decode/*", "--no-numerics", "--jobs", "4")
+    sweep(out / "decode-h200.jsonl", *cells)
     for name, announced in (("announced", True), ("silent", False)):
         with tempfile.TemporaryDirectory() as folder:
             scratch = scratch_copy(Path(folder), LOST, announced=announced)
-            sweep(out / f"decode-h200-{name}.jsonl", *decode, first_on_path=scratch)
+            sweep(out / f"decode-h200-{name}.jsonl", *cells, first_on_path=scratch)
 
 
 def engine(name: str, out: Path, *flags: str, matrix: str = "") -> None:
@@ -80,10 +88,15 @@ def sdpa_cpu(python: str, out: Path) -> None:
 
 
 ON_GPU: Mapping[str, Callable[[Path], None]] = {
-    "reference": reference,
+    "release": release,
+    "decode": decode,
+    "edges": lambda out: sweep(out / "edges-h200.jsonl", "edges", "--jobs", "4"),
+    "graphs": lambda out: sweep(out / "graphs-h200.jsonl", "graphs"),
     "sdpa": lambda out: engine("sdpa", out, "--jobs", "2"),
     "torch-varlen": partial(engine, "torch-varlen"),
     "transformers": partial(engine, "transformers"),
+    "xformers": partial(engine, "xformers", matrix="torch_varlen"),
+    "flash-attn-4": lambda out: engine("flash-attn-4", out, "--jobs", str(JOBS), matrix="torch_varlen"),
     "flex": lambda out: engine("flex", out, "--jobs", str(JOBS), "--cell-timeout", "100"),
     "flashinfer": partial(flashinfer, "flashinfer", "*/bf16/*"),
     "flashinfer-fp16": partial(flashinfer, "flashinfer", "*/fp16/*"),

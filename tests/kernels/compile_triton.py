@@ -15,7 +15,8 @@ from triton.experimental.gluon.language import NVMMASharedLayout
 from kaudit_kernels.triton.cascade_decode import cascade_prefix_kernel
 from kaudit_kernels.triton.flash_prefill import flash_prefill_kernel
 from kaudit_kernels.triton.flash_prefill_tma import flash_prefill_tma_kernel
-from kaudit_kernels.triton.launch_prefill import REGISTERS, TILES, TMA_TILES
+from kaudit_kernels.triton.launch_prefill import REGISTERS, SPACIOUS, TILES, TMA_TILES
+from kaudit_kernels.triton.launch_prefill import WIDE as WIDE_TILE
 from kaudit_kernels.triton.norm import add_rms_norm_kernel, rms_norm_kernel
 from kaudit_kernels.triton.quantise_rows import quantise_rows_kernel
 from kaudit_kernels.triton.rope_kv_write import rope_kv_write_kernel
@@ -107,12 +108,18 @@ VARIANTS = {
     "top-k and top-p": (sample_kernel, {"TOP_K": 50, "TOP_P": 0.9, "BLOCK": 32768}, 32, 3),
 }
 # fmt: on
-for dim, tile in TMA_TILES.items() if sys.argv[1] == "90" else ():
+if int(sys.argv[1]) in SPACIOUS:
+    wide = (
+        PREFILL | PREFILL_WIDE | PLAIN | {"MASK": "causal", "BLOCK_M": WIDE_TILE.block_m, "BLOCK_N": WIDE_TILE.block_n}
+    )
+    VARIANTS["prefill of head dim 256, wide"] = flash_prefill_kernel, wide, WIDE_TILE.warps, WIDE_TILE.stages
+TMA = (64, "causal", 0), (128, "window", 128), (256, "causal", 0)  # shared memory hangs on the head dim alone
+for dim, mask, page_size in TMA if sys.argv[1] == "90" else ():
+    tile = TMA_TILES[dim]
     box = f"tensordesc<bf16[{tile.block_n},{dim}],{NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16)!r}>"
     constants = HEADS | {"HEAD_DIM": dim, "BLOCK_N": tile.block_n, "STAGES": tile.stages, "TURNS": tile.turns}
-    for mask, page_size in (("causal", 0), ("window", 128)):
-        constants |= {"MASK": mask, "PAGE_SIZE": page_size}
-        VARIANTS[f"TMA {mask}, head dim {dim}"] = flash_prefill_tma_kernel, constants, 4, 1, {"k": box, "v": box}
+    constants |= {"MASK": mask, "PAGE_SIZE": page_size}
+    VARIANTS[f"TMA {mask}, head dim {dim}"] = flash_prefill_tma_kernel, constants, 4, 1, {"k": box, "v": box}
 
 shared = {}
 for variant, (kernel, constants, warps, stages, *own) in VARIANTS.items():

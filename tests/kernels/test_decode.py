@@ -55,7 +55,7 @@ SPLIT: list[dict[str, Any]] = [
     decode(300, features="idle", batch=3),
     decode(300, features="vacant", batch=3),
     speculative(7, 600),
-    speculative(8, 300, q_heads=32),  # 128 rows: two tiles of them
+    speculative(8, 300, q_heads=16, kv_heads=1, batch=1),  # 128 rows: two tiles of them
     speculative(8, 600, "tree", features="speculative_tree"),
     speculative(3, 300, "tree", features="speculative_tree", skew=True, batch=3),
     # The first part holds keys that the first query sees and the last does not.
@@ -68,7 +68,7 @@ CASCADE: list[dict[str, Any]] = [
     decode(1100, features="prefix_share", q_heads=6),
     decode(35, features="prefix_share", page_size=1),
     decode(700, features="prefix_share sinks softcap", batch=5, skew=True, kv_dtype="fp8_e4m3"),
-    speculative(4, 700, features="prefix_share", batch=9, page_size=32),
+    speculative(4, 700, features="prefix_share", batch=9, page_size=32, q_heads=2, kv_heads=1),
     speculative(8, 700, "tree", features="prefix_share speculative_tree", kv_dtype="int8"),
 ]
 

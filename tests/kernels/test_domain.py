@@ -33,6 +33,8 @@ FAST = [
 ]
 """What is not eager: it names the functions that it launches."""
 
+GLUON = ("flash_prefill_tma",)
+
 LOOKS_AT = {
     "attention": {"sm", "dtype", "kv_dtype", "kv_layout", "mask"},
     "rope_kv_write": {"sm", "dtype", "kv_dtype", "kv_layout"},
@@ -64,6 +66,8 @@ def test_on_a_cpu(op: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> N
         pytest.skip("compiled here, see below")
     if ".cuda." in kernel.launch.__module__:
         pytest.skip("nothing interprets CUDA C++")
+    if kernel.name in GLUON:
+        pytest.skip("Triton's interpreter does not know Gluon")
     gpus = [gpu for gpu in SM_COUNT.items() if _takes(kernel, gpu[0])]
     dtypes = ("fp16", "fp32") if gpus else ("fp16", "fp32", "bf16")
     if gpus:
@@ -72,19 +76,14 @@ def test_on_a_cpu(op: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> N
     if not fitting(kernel, dtypes):
         pytest.skip("in bf16 alone, in which the interpreter is wrong")
 
-    @settings(CHECKED, max_examples=6)
+    @settings(CHECKED, max_examples=4)
     @given(drawn(kernel, dtypes, INTERPRETED, gpus or [(0, 0)]))
     def check(examples: list[Example]) -> None:
         for cell, problem in examples:
             note(f"{cell.id} on sm_{problem.sm}")
             _is_right(op, kernel, problem, "cpu")
 
-    try:
-        check()
-    except RuntimeError as error:
-        if "active drivers" not in str(error):
-            raise
-        pytest.skip("Triton's interpreter does not know Gluon")
+    check()
 
 
 @pytest.mark.gpu

@@ -23,12 +23,10 @@ SLOW = ("eager", "flash_prefill")
 """Of attention, what serves a decode only where nothing made for it does."""
 
 MOVES: dict[str, set[str]] = {
-    "batch": {"batch", "tiles"},
     "features": {"features", "shared_prefix"},
     "head_dim": {"head_dim", "v_head_dim"},
-    "kv_len": {"kv_len", "visible_keys"},
-    "mask": {"mask", "visible_keys", "features"},
-    "q_heads": {"group", "query_rows", "kv_heads"},
+    "mask": {"mask", "features"},
+    "q_heads": {"query_rows", "kv_heads"},
     "q_len": {"q_len", "query_rows"},
     "sm": {"sm", "sm_count"},
 }

@@ -45,6 +45,12 @@ def test_a_batch_takes_the_next_bucket() -> None:
         assert graph.bucket(bucket) == bucket
 
 
+def test_what_is_launched_is_filled_up_only_where_it_is_captured() -> None:
+    assert graph.launched(but(GRAPH, batch=5)) == but(GRAPH, batch=8, padding=3)
+    for problem in (but(GRAPH, batch=8), but(GRAPH, batch=65), but(BASE, batch=5)):
+        assert graph.launched(problem) == problem
+
+
 def test_padding_is_told_from_requests() -> None:
     padded = but(GRAPH, batch=8, padding=3, skew=True, kv_len=1000)
     assert padded.kv_lens == (*but(GRAPH, batch=5, skew=True, kv_len=1000).kv_lens, 1, 1, 1)
@@ -149,9 +155,8 @@ def test_a_replay_gives_what_the_step_gives(changes: dict[str, Any]) -> None:
     assert step.captured is not None
     for output in step.captured.outputs.values():
         output.fill_(torch.nan if output.is_floating_point() else -1)
-    for slots in (step.inputs.cache.slots,):
-        for stored in (step.inputs.cache.k, step.inputs.cache.v):
-            stored.view(torch.uint8)[slots] = 0x7F  # the new tokens' K and V have to be written again
+    for stored in (step.inputs.cache.k, step.inputs.cache.v):
+        stored.view(torch.uint8)[step.inputs.cache.slots] = 0x7F  # the new tokens' K and V have to be written again
     for _ in range(2):
         step.replay()
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""What a problem derives: lengths per request, tiles, visible keys."""
+"""What a problem derives: lengths per request, sizes."""
 
 from kernel_problems import BASE, but
 
@@ -23,12 +23,6 @@ def test_mixed_brings_chunks_in_the_first_half_and_single_tokens_in_the_second()
     assert but(BASE, phase="mixed", batch=1, q_len=7, kv_len=9).q_lens == (7,)
 
 
-def test_a_window_bounds_the_visible_keys() -> None:
-    assert but(BASE, kv_len=4096).visible_keys == 4096
-    assert but(BASE, kv_len=4096, mask="window", window=100).visible_keys == 100
-    assert but(BASE, kv_len=64, mask="window", window=100).visible_keys == 64
-
-
 def test_sizes() -> None:
-    problem = but(BASE, q_heads=28, kv_heads=4, head_dim=128, batch=3)
-    assert (problem.group, problem.hidden, problem.intermediate, problem.tiles) == (7, 3584, 7168, 12)
+    problem = but(BASE, q_heads=28, kv_heads=4, head_dim=128)
+    assert (problem.group, problem.hidden, problem.intermediate) == (7, 3584, 7168)

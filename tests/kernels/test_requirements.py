@@ -9,12 +9,12 @@ from kaudit_kernels.requirements import Requirement
 
 CASES = [
     (need.sm.at_least(80), but(BASE, sm=75), "sm is at least 80", "sm=75, needs at least 80"),
-    (need.group.at_most(16), but(BASE, kv_heads=1), "group is at most 16", "group=32, needs at most 16"),
+    (need.batch.at_most(16), but(BASE, batch=32), "batch is at most 16", "batch=32, needs at most 16"),
     (
-        need.tiles.at_most("sm_count"),
-        but(BASE, batch=64),
-        "tiles is at most sm_count",
-        "tiles=512, needs at most sm_count=132",
+        need.sm.at_least("kv_cast_sm"),
+        but(BASE, sm=86, kv_dtype="fp8_e4m3"),
+        "sm is at least kv_cast_sm",
+        "sm=86, needs at least kv_cast_sm=89",
     ),
     (
         need.page_size.multiple_of(16),
@@ -71,10 +71,10 @@ def test_what_is_met_says_nothing(requirement: Requirement) -> None:
 
 
 def test_a_worth_reads_as_one() -> None:
-    unmet = need.visible_keys.at_least(512).check(but(BASE, kv_len=64), worth=True)
+    unmet = need.shared_prefix.at_least(512).check(BASE, worth=True)
     assert unmet is not None
     assert unmet.worth
-    assert str(unmet) == "visible_keys=64, pays with at least 512"
+    assert str(unmet) == "shared_prefix=0, pays with at least 512"
 
 
 def test_requirements_are_values() -> None:

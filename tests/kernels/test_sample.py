@@ -87,7 +87,7 @@ def _odd_rows(rows: int, vocabulary: int) -> Tensor:
 
 
 @pytest.mark.parametrize("features", FEATURES)
-@pytest.mark.parametrize("vocabulary", [1, 5, 33, 1000, 4096])
+@pytest.mark.parametrize("vocabulary", [1, 5, 33, 4096])
 def test_the_kernel_takes_the_same_tokens(vocabulary: int, features: str, device: str) -> None:
     pytest.importorskip("triton")
     logits = _odd_rows(16, vocabulary).to(device)
@@ -122,8 +122,8 @@ def test_a_token_depends_on_its_row_and_number_alone(device: str) -> None:
 def test_the_kernel_serves_every_way_to_sample() -> None:
     for features in (*FEATURES, "grammar cuda_graph top_k"):
         assert decide("sample", but(BASE, features=features), CATALOGUE).chosen.name == "fused_sample"
-    assert str(decide("sample", but(BASE, vocabulary=128_256), CATALOGUE)) == (
-        "sample: eager, not fused_sample (vocabulary=128256, pays with at most 32768)"
+    assert str(decide("sample", but(BASE, vocabulary=262_144), CATALOGUE)) == (
+        "sample: eager, not fused_sample (vocabulary=262144, pays with at most 131072)"
     )
     assert (
         str(decide("sample", but(BASE, sm=75), CATALOGUE))

@@ -64,7 +64,7 @@ FAULTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_mistake_shows_by_its_numbers(fault: str) -> None:
     # Flat, so that the last token of top-k weighs something.
-    logits, numbers = some_logits(64, 4096) / 6, numbers_of(64)
+    logits, numbers = some_logits(64, 1024) / 6, numbers_of(64)
     assert compare(by_number(BOTH, logits, FAULTS[fault](logits, numbers), numbers)).verdict == "wrong"
 
 
@@ -90,3 +90,25 @@ def test_one_class_and_no_class_of_tokens() -> None:
     sure = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
     assert misfit(torch.ones(50, dtype=torch.int64), sure) == 0
     assert misfit(torch.tensor([1, 1, 2]), sure) == torch.inf
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"), [("no top-k", "top_k"), ("no top-p", "top_p"), ("neither", "top_k and top_p"), ("greedy", "")]
+)
+def test_a_limit_without_effect_is_named(fault: str, named: str) -> None:
+    draw = FAULTS.get(fault) or (lambda logits, numbers: drawn(Sampling(0.8), logits, numbers))
+    logits, numbers = some_logits(64, 4096) / 6, numbers_of(64)
+    found = compare(by_number(BOTH, logits, draw(logits, numbers), numbers))
+    assert (found.verdict, found.ignored) == ("wrong", named)
+    row = some_logits(1, TOKENS)[0] / 6
+    found = compare(by_distribution(BOTH, row, draw(row.expand(DRAWS, -1), numbers_of(DRAWS))))
+    assert (found.verdict, found.ignored) == ("wrong", named)
+
+
+def test_of_logits_that_are_no_numbers_nothing_is_known() -> None:
+    logits, numbers = some_logits(4, 64), numbers_of(4)
+    tokens = drawn(BOTH, logits, numbers)
+    logits[2] = torch.nan
+    assert compare(by_number(BOTH, logits, tokens, numbers)).verdict == "unchecked"
+    tokens[1] = -1
+    assert compare(by_number(BOTH, logits, tokens, numbers)).verdict == "wrong"

@@ -3,6 +3,8 @@
 pytest -m gpu tests/probes/test_numerics_planted.py
 """
 
+from itertools import chain
+
 import pytest
 from numerics_for_tests import checked
 from planted_faults import FAULTS, planted
@@ -53,11 +55,13 @@ def test_no_clean_cell_of_the_edges_is_accused() -> None:
 
 
 @pytest.mark.gpu
-def test_none_of_300_clean_cells_is_accused_on_a_gpu() -> None:
-    edges, release = expand(load("edges")).cells, expand(load("release")).cells
-    count, found = accused([*edges, *release[::5]], "cuda")
+@pytest.mark.parametrize("part", range(6))
+def test_none_of_300_clean_cells_is_accused_on_a_gpu(part: int) -> None:
+    """A sixth each, for workers beside one another: most of the time goes into compiling kernels that cells share."""
+    cells = list(chain.from_iterable(expand(load(matrix)).cells for matrix in ("edges", "graphs", "smoke")))
+    count, found = accused(cells[part::6], "cuda")
     assert not found
-    assert count >= 300
+    assert count >= 50
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -41,13 +41,21 @@ def test_one_without_kaudit_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "t.jsonl").exists()
 
 
-@pytest.mark.parametrize(("engine", "module"), [("flashinfer", "flashinfer"), ("transformers", "transformers")])
-def test_an_engine_that_is_absent_there_is_one_line_that_says_how_to_get_it(
-    engine: str, module: str, tmp_path: Path
+@pytest.mark.parametrize("engine", ["flashinfer", "transformers", "xformers"])
+@pytest.mark.parametrize(
+    ("raises", "says"),
+    [
+        ('ImportError("No module named that")', "not installed (No module named that)"),
+        (r'RuntimeError("No CTK flavor\ninstalled")', "does not import (RuntimeError: No CTK flavor)"),
+        ("OSError()", "does not import (OSError: )"),
+    ],
+)
+def test_an_engine_that_does_not_import_there_is_one_line_that_says_how_to_get_it(
+    engine: str, raises: str, says: str, tmp_path: Path
 ) -> None:
-    (tmp_path / f"{module}.py").write_text(f'raise ImportError("No module named {module!r}")\n')
+    (tmp_path / f"{engine}.py").write_text(f"raise {raises}\n")
     swept = kaudit(*SWEEP, "--engine", engine, "--python", python(tmp_path, first=tmp_path))
     assert swept.returncode == 2
     (line,) = swept.stderr.splitlines()
-    assert f"--engine {engine}: not installed (No module named '{module}')" in line
+    assert f"--engine {engine}: {says}" in line
     assert ENGINES[engine].get in line

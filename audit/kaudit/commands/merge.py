@@ -16,9 +16,9 @@ def merge(
 
     Exit 2 where a shard is missing, or two of them are not of one sweep.
     """
+    from kaudit.growths import growths
     from kaudit.measure import measure_path, merged_measures, read_timings
     from kaudit.measure import write as write_measures
-    from kaudit.memory_growth import memory_growths
     from kaudit.merge import merged
     from kaudit.report.summary import summary
     from kaudit.report.times import times
@@ -29,7 +29,6 @@ def merge(
     write(out, whole)
     write_measures(measure_path(out), measures, whole.header.stamp)
     words(f"no measures beside {path}" for path in tables if not measure_path(path).exists())
-    timings = read_timings(out)
-    words(summary(whole, memory_growths(timings)))
-    words(times(whole, timings))
+    words(summary(whole, growths(out)))
+    words(times(whole, read_timings(out)))
     data([str(out)])

@@ -22,10 +22,11 @@ def report(
 ) -> None:
     """Write a page that shows a table as a heat map, and the story of every cell; of two tables, what moved."""
     from kaudit.diff import changes, comparable
+    from kaudit.growths import growths
     from kaudit.report.html import of_one_table, of_two_tables
 
     if table2 is None:
-        name, page = table.stem, of_one_table(_timed(table))
+        name, page = table.stem, of_one_table(_timed(table), growths(table))
     else:
         before, after = _timed(table), _timed(table2)
         tables = before.table, after.table

@@ -45,12 +45,11 @@ def sweep(
 ) -> None:
     """Run a matrix under the profiler; write the table."""
     from kaudit.child import probe_command
-    from kaudit.error_growth import error_growths
     from kaudit.expect import unmet
     from kaudit.gpus import chosen
+    from kaudit.growths import growths
     from kaudit.matrix import expand, load
-    from kaudit.measure import read_numbers, read_timings
-    from kaudit.memory_growth import memory_growths
+    from kaudit.measure import read_timings
     from kaudit.progress import progress
     from kaudit.report.summary import summary
     from kaudit.report.text import expectations
@@ -94,8 +93,7 @@ def sweep(
     )
     with progress() as told:
         path, table = run(plan.cells, plan.skipped, request, told)
-    timings = read_timings(path) if timing else {}
-    words(summary(table, (*error_growths(read_numbers(path)), *memory_growths(timings))))
-    words(times(table, timings))
+    words(summary(table, growths(path)))
+    words(times(table, read_timings(path), timing))
     words(expectations(tuple(unmet(table, loaded.expect)), MOST))
     data([str(path)])

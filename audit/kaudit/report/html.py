@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from kaudit.change import KINDS, Change
 from kaudit.explain import explain
+from kaudit.findings import Finding
 from kaudit.report import lines
 from kaudit.report.groups import by_kind
 from kaudit.report.parts import Fields
@@ -40,10 +41,11 @@ class Told(Struct, frozen=True):
     more: tuple[str, ...] = ()
 
 
-def of_one_table(one: Timed) -> str:
+def of_one_table(one: Timed, measured: Iterable[Finding] = ()) -> str:
+    """`measured`: findings of the figures beside the table."""
     rows = list(lines.of_one(one.table, one.times))
     data = payload(rows, of_one(), [""], [one.table.header.paths])
-    return _page(one.name, [one], [Told(line) for line in summary(one.table)], data)
+    return _page(one.name, [one], [Told(line) for line in summary(one.table, measured)], data)
 
 
 def of_two_tables(before: Timed, after: Timed, changes: Sequence[Change], context: Iterable[str], across: bool) -> str:

@@ -20,17 +20,25 @@ from kaudit.show import cell_rows
 from kaudit.table import Stamp, Table
 from kaudit.transition import describe, problems, subject
 from kaudit.varying import variations
-from kaudit.wire import Numbers
+from kaudit.wire import GraphUse, Numbers
+from kaudit.wording import count
+
+Key = tuple[str, str]
+"""Cell and op, of a row."""
 
 
-def story(table: Table, cell: str, figures: Mapping[tuple[str, str], Numbers] | None = None) -> Iterator[str]:
-    """Lines: where it was seen, then each op: paths fastest first, verdicts, kernels; by row key, `figures` of results.
+def story(
+    table: Table, cell: str, figures: Mapping[Key, Numbers] | None = None, graphs: Mapping[Key, GraphUse] | None = None
+) -> Iterator[str]:
+    """Lines: where it was seen, then each op: paths fastest first, verdicts, kernels. By row, `figures` of results, and
+    `graphs` that cells ran as.
 
     Raises UserError with the ids nearest to one that is not in the table.
     """
     rows = cell_rows(table, cell)
     yield cell
     yield from stamp_lines(table.header.stamp)
+    yield from {_graph(use) for (of, _), use in (graphs or {}).items() if of == cell}  # that of all its ops
     # A table is sorted by name; the engine lists its ops in the order of a step.
     order = [WHOLE_CELL, *table.header.paths]
     for row in sorted(rows, key=lambda row: order.index(row.op)):
@@ -51,6 +59,12 @@ def stamp_lines(stamp: Stamp) -> Iterator[str]:
     for named in (stamp.versions, stamp.environment):
         if named:
             yield ", ".join(f"{name}={value}" for name, value in sorted(named.items()))
+
+
+def _graph(use: GraphUse) -> str:
+    room = f"room for {count(use.batch, 'request')}, {use.padding} of them padding"
+    pool = "memory not known" if use.pool_bytes is None else f"{use.pool_bytes / 2**20:.4g} MiB set aside"
+    return f"CUDA graph: {count(use.nodes, 'node')}, {room}, {pool}"
 
 
 def _op(row: Row, paths: Paths, numbers: Numbers | None) -> Iterator[str]:

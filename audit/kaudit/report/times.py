@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kaudit.observation import WHOLE_CELL
+from kaudit.observation import WHOLE_CELL, Ran
 from kaudit.report.columns import Listing
 from kaudit.table import Stamp, Table
 from kaudit.timing import Timings, digits
@@ -105,14 +105,18 @@ def _or(value: Value) -> str:
     return "?" if value is None else str(value)
 
 
-def times(table: Table, timings: Timings) -> Iterator[str]:
-    """What was timed, what was not, and what a fallback can cost: a few lines for a summary; none without times."""
+def times(table: Table, timings: Timings, asked: bool = False) -> Iterator[str]:
+    """What was timed, what was not, and what a fallback can cost: a few lines for a summary; none without times, unless
+    they were `asked` for."""
     found = list(records(table, timings))
+    before = sum(isinstance(row.outcome, Ran) and key not in timings for key, row in table.rows.items())
     untimed = [str(record["unknown"]) for record in found if not record["runs"]]
     if found:
         yield f"times: {len(found) - len(untimed)} of {len(found)}, of ops and of whole cells"
     for why, number in Counter(untimed).most_common(MOST_REASONS):
         yield f"not timed: {why} ({number})"
+    if before and (found or asked):  # kept by --resume, or of another shard
+        yield f"not timed: swept without --timing ({before})"
     costs = [(cost, record) for record in found if record["fallback"] and (cost := record["costs_at_most"])]
     if costs:
         cost, record = max(costs, key=lambda one: float(one[0]))

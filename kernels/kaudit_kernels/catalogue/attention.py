@@ -132,6 +132,7 @@ ATTENTION = (
             WHOLE_GROUPS,
             kv_layout.one_of("contiguous", "ragged", "paged"),  # any page size: every key looks up its own row
             mask.one_of("none", "causal", "window", "custom", "tree"),
+            batch.at_most(65_535),  # the z of a grid holds no more
             ATTENTION_FEATURES,
         ),
         launch=launch_prefill.flash_prefill,

@@ -11,7 +11,7 @@ ahead of its use, so that the loads of K and V need not wait for the page table.
 import triton
 import triton.language as tl
 
-from kaudit_kernels.triton.prefill_tile import seen_by_position, softmax_step
+from kaudit_kernels.triton.prefill_tile import capped, seen_by_position, softmax_step
 
 
 @triton.jit
@@ -67,12 +67,12 @@ def over_keys(
         v_tile = tl.load(v + stored[:, None] * V_DIM + v_dims[None, :], mask=v_inside, other=0.0)
         scores = tl.dot(rows, tl.trans(k_tile.to(rows.dtype))) * scales[:, None]
         if CAP > 0:
-            scores = CAP * (2 * tl.sigmoid(2 * scores) - 1)  # tanh(x) = 2 sigmoid(2x) - 1
+            scores = capped(scores, CAP)
         seen = seen_by_position(keys, own, end, window, MASK)
         if MASK == "tree":
             bit = (ancestors[:, None] >> tl.maximum(keys - prefix, 0)[None, :]) & 1
             seen = seen & ((keys < prefix)[None, :] | (bit != 0))
         scores = tl.where(seen, scores, float("-inf"))
-        p, rescale, m, l = softmax_step(scores, m, l, 1.0, 0, True)
+        p, rescale, m, l = softmax_step(scores, m, l, 1.0, True)
         acc = tl.dot(p.to(rows.dtype), v_tile.to(rows.dtype), acc * rescale[:, None])
     return acc, m, l

@@ -11,7 +11,7 @@ through are masked. Heads that are no power of two are padded with zeros, in reg
 import triton
 import triton.language as tl
 
-from kaudit_kernels.triton.prefill_tile import key_ranges, seen_by_position, softmax_step
+from kaudit_kernels.triton.prefill_tile import capped, key_ranges, seen_by_position, softmax_step
 
 
 # Lengths that vary from batch to batch must not compile anew when one happens to be 1 or a multiple of 16.
@@ -72,7 +72,7 @@ def flash_prefill_kernel(
         m = tl.load(sinks + heads) * 1.4426950408889634  # log2(e)
         l += 1.0
 
-    table = page_table + request * pages
+    table = page_table + request.to(tl.int64) * pages
     base = tl.load(kv_start + request)
     low, low_full, high_full, high = key_ranges(tile, q_len, kv_len, window, GROUP, MASK, BLOCK_M, BLOCK_N)
     if MASK == "custom" or MASK == "tree":
@@ -118,12 +118,14 @@ def _over_keys(
         rows = rows * KV_HEADS + kv_head
         k_tile = _load(k, rows, stored, HEAD_DIM, DIMS, MASKED).to(q_tile.dtype)
         scores = tl.dot(q_tile, tl.trans(k_tile))
+        if CAP != 0:
+            scores = capped(scores * scale, CAP)
         if MASKED:
             seen = seen_by_position(keys, kv_len - q_len + queries, kv_len, window, MASK)
             if MASK == "custom" or MASK == "tree":
                 seen &= _seen_by_bits(bits, queries, keys, q_len, kv_len, MASK)
             scores = tl.where(seen, scores, float("-inf"))
-        p, rescale, m, l = softmax_step(scores, m, l, scale, CAP, MASKED)
+        p, rescale, m, l = softmax_step(scores, m, l, scale if CAP == 0 else 1.0, MASKED)
         # Rows past the end may hold NaN, and NaN times a weight of zero is NaN: _load has put zeros there.
         v_tile = _load(v, rows, stored, V_HEAD_DIM, V_DIMS, MASKED).to(q_tile.dtype)
         acc = tl.dot(p.to(q_tile.dtype), v_tile, acc * rescale[:, None])

@@ -218,7 +218,7 @@ def _weigh(
     if MASKED:
         keys = block * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, s_layout))
         scores = gl.where(seen_by_position(keys, own, kv_len, window, MASK), scores, float("-inf"))
-    return softmax_step(scores, m, l, scale, 0.0, MASKED)
+    return softmax_step(scores, m, l, scale, MASKED)
 
 
 @gluon.jit

@@ -78,7 +78,7 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, tile: NormTile | N
 
 
 def norm_tile(tokens: int, hidden: int) -> NormTile:
-    """Narrow rows share a program, so that it has TILE elements to wait for; but not where programs are few."""
+    """Narrow rows share a program, so that it has NORM_TILE elements to wait for; but not where programs are few."""
     block = power_of_two(hidden)
     rows = max(1, NORM_TILE // block) if tokens >= MANY_TOKENS else 1
     # 16 elements a lane: two 16-byte loads.

@@ -37,7 +37,7 @@ TILES = {
 WIDE = Tile(128, 64, warps=8, stages=2)
 """In place of the one of 256, where an SM has 128 KiB to spare: 487 TFLOP/s instead of 387 on an H200."""
 SPACIOUS = (80, 90, 100, 103)
-"""Compute capabilities with 163 and more KiB of shared memory a block; the others have 99."""
+"""Of data centres: 163 KiB of shared memory a block, or more. Of the others some have 99."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,6 @@ from torch import Tensor
 from kaudit_kernels.eager_sampling import TEMPERATURE, limits
 from kaudit_kernels.inputs import Inputs
 
-REGISTERS = 32_768
-"""Logits that live in the registers of one thread block: 32 in each of 1024 threads, of which each may have 64."""
-
 
 def sample(logits: Tensor, inputs: Inputs) -> Tensor:
     """As eager_sampling.sample, one thread block a row."""

@@ -70,7 +70,7 @@ def copy_blocks(
             start = (top - 1 - i) * BLOCK_N
             row = base + start
             if PAGE_SIZE:
-                page = gl.load(page_table + request * pages + start // PAGE_SIZE)
+                page = gl.load(page_table + request.to(gl.int64) * pages + start // PAGE_SIZE)
                 row = page * PAGE_SIZE + start % PAGE_SIZE
             column = kv_head * HEAD_DIM
             _copy_block(k, row, column, count, k_full, k_free, k_tiles, STAGES)

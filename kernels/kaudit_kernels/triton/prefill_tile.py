@@ -50,14 +50,17 @@ def seen_by_position(keys, own, kv_len, window, MASK: tl.constexpr):
 
 
 @triton.jit
-def softmax_step(scores, m, l, scale, CAP: tl.constexpr, MASKED: tl.constexpr):
+def capped(scores, CAP: tl.constexpr):
+    """Scores in parts of CAP, bent to (-CAP, CAP). Before they are masked: minus infinity would come back as -CAP."""
+    return CAP * (2 * tl.sigmoid(2 * scores) - 1)  # tanh(x) = 2 sigmoid(2x) - 1
+
+
+@triton.jit
+def softmax_step(scores, m, l, scale, MASKED: tl.constexpr):
     """Weights of a block of scores, the factor on what was summed before, and the new maximum and sum of each row.
 
-    `scale` takes a score to units of log2; where CAP, which is in units of log2, is not 0, to parts of CAP.
+    `scale` takes a score to units of log2. What is masked is minus infinity.
     """
-    if CAP != 0:
-        scores = CAP * (2 * tl.sigmoid(2 * scale * scores) - 1)  # tanh(x) = 2 sigmoid(2x) - 1
-        scale = 1.0
     # Scaled after the maximum, so that scale and maximum meet the score in one multiply-add.
     m_new = tl.maximum(m, tl.max(scores, axis=1) * scale)
     shift = m_new

@@ -1,8 +1,8 @@
 """The Engine protocol, and the one dict that lists the engines. Listing them imports none of them."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -63,9 +63,22 @@ ENGINES: Mapping[str, Listed] = {
 }
 
 
-def not_installed(name: str, error: ImportError) -> UserError:
+@contextmanager
+def importing(name: str) -> Iterator[None]:
+    """Around the imports of the library behind a listed engine. Raises UserError where they fail, in whatever way: such
+    libraries look for drivers and other libraries as they are imported."""
+    try:
+        yield
+    except Exception as error:
+        raise not_installed(name, error) from None
+
+
+def not_installed(name: str, error: Exception) -> UserError:
     """What to raise where the library behind a listed engine does not import."""
-    return UserError(f"--engine {name}: not installed ({error}); {ENGINES[name].get}, where --python points")
+    absent = isinstance(error, ImportError)
+    what, why = ("not installed", str(error)) if absent else ("does not import", f"{type(error).__name__}: {error}")
+    first, *_ = why.splitlines() or [""]
+    return UserError(f"--engine {name}: {what} ({first[:200]}); {ENGINES[name].get}, where --python points")
 
 
 mirrored = partial(Unmet, mirrored=True)

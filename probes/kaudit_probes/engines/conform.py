@@ -13,7 +13,7 @@ import msgspec
 from kaudit.errors import UserError
 from kaudit.observation import WHOLE_CELL, Refused, Rejection, Skipped
 from kaudit_probes.engines import Path
-from kaudit_probes.graphs import Graphed, Ungraphed
+from kaudit_probes.graphs import Graphed, Ungraphed, graphing
 from kaudit_probes.numerics import Computed
 
 _ENGINE = ("name", "refusals", "environment", "revision", "switches", "paths", "supports", "prepare", "announced")
@@ -38,6 +38,8 @@ def check_call(engine: Any, cell: str, call: object) -> None:
     """What prepare() gave. Raises UserError."""
     if missing := [member for member in _CALL if not callable(getattr(call, member, None))]:
         _raise_first(engine, [f"prepare() gives {_brief(call)} for {cell}, which has no {missing[0]}()"])
+    if graphing(call) and not all(callable(getattr(call, member, None)) for member in ("graph", "outline")):
+        _raise_first(engine, [f"prepare() gives {_brief(call)} for {cell}, which has not both graph() and outline()"])
 
 
 def check_words(engine: Any, cell: str, listed: Listed, claimed: Any, announced: Any, asked: Any) -> None:

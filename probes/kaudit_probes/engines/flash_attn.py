@@ -16,7 +16,7 @@ import torch
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Skipped
-from kaudit_probes.engines import Heard, Path, Span, not_installed
+from kaudit_probes.engines import Heard, Path, Span, importing
 from kaudit_probes.engines.batches import DTYPES, SOFTCAP, Pages, kv_lens, normal, offsets, q_lens
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
 
@@ -43,10 +43,8 @@ class FlashAttn2Engine:
     """Whether v may have another head dim than q and k."""
 
     def __init__(self, device: str) -> None:
-        try:
+        with importing(self.name):
             self._library = import_module(self._module)
-        except ImportError as error:
-            raise not_installed(self.name, error) from None
         if device != "cuda":
             raise UserError(f"--engine {self.name}: {self._package} needs an NVIDIA GPU; run it where torch sees one")
         self._device = device

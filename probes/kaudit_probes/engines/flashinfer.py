@@ -14,7 +14,7 @@ from torch import Tensor
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Said, Skipped
-from kaudit_probes.engines import Heard, Path, Span
+from kaudit_probes.engines import Heard, Path, Span, importing
 from kaudit_probes.engines.declined import Declined, declining
 from kaudit_probes.engines.flashinfer_inputs import Inputs
 from kaudit_probes.engines.flashinfer_problem import Planned, problem_of
@@ -58,11 +58,8 @@ class FlashInfer:
     _cuda_cores = False
 
     def __init__(self, device: str) -> None:
-        try:
+        with importing(self.name):
             import flashinfer
-        except ImportError as error:
-            get = "pip install flashinfer-python"
-            raise UserError(f"--engine {self.name}: not installed ({error}); {get} where --python points") from None
         if device != "cuda":
             raise UserError(f"--engine {self.name}: FlashInfer needs an NVIDIA GPU; run it where torch sees one")
         self._version = str(flashinfer.__version__)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from kaudit.catalogue import Catalogue, Listed
 from kaudit.cell import Cell
 from kaudit.observation import WHOLE_CELL, Refused, Rejection, Skipped, Source, Unmet
-from kaudit_kernels import requirements
+from kaudit_kernels import graph, requirements
 from kaudit_kernels.admission import Inadmissible, admit
 from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_kernels.dispatch import ANNOUNCER, Decision, Kernel, NoKernel, decide
@@ -13,7 +13,7 @@ from kaudit_kernels.engine import Step, device_facts, ops
 from kaudit_kernels.problem import Problem
 from kaudit_kernels.revision import revision
 from kaudit_probes.engines import Heard, Path, Span
-from kaudit_probes.engines.reference_numbers import computed, distribution, poison_slots
+from kaudit_probes.engines.reference_numbers import computed, distribution, kept_rows, poison_slots
 from kaudit_probes.graphs import Graphed, Ungraphed
 from kaudit_probes.numerics import Computed
 from kaudit_probes.poison import Poisoning, poison
@@ -46,7 +46,9 @@ class ReferenceEngine:
     def listed(sm: int, sm_count: int, cell: Cell | None) -> Catalogue:
         """Of the Stating protocol."""
         problem = problem_of(cell, sm, sm_count) if cell else None
-        paths = tuple(_listed(op, kernel, problem) for op, kernels in CATALOGUE.items() for kernel in kernels)
+        # What is decided on is what would be launched, with the padding of a CUDA graph.
+        looked_at = graph.launched(problem) if problem else None
+        paths = tuple(_listed(op, kernel, looked_at) for op, kernels in CATALOGUE.items() for kernel in kernels)
         device = f"sm_{sm} with {sm_count} SMs" if sm else "cpu"
         if cell is None or problem is None:
             return Catalogue("reference", revision(), True, device, paths)
@@ -104,16 +106,16 @@ class _Call:
     def gemms(self) -> Mapping[str, tuple[int, int, int]]:
         """M, N and K of each projection: for the manifest of its times."""
         p = self._step.launched.problem
-        q, kv = p.q_heads * p.head_dim, p.kv_heads * (p.head_dim + p.v_head_dim)
         return {
-            "qkv_proj": (p.tokens, q + kv, p.hidden),
-            "o_proj": (p.tokens, p.hidden, p.q_heads * p.v_head_dim),
-            "gate_up_proj": (p.tokens, 2 * p.intermediate, p.hidden),
+            "qkv_proj": (p.tokens, p.qkv_width, p.hidden),
+            "o_proj": (p.tokens, p.hidden, p.attention_width),
+            "gate_up_proj": (p.tokens, p.gate_up_width, p.hidden),
             "down_proj": (p.tokens, p.hidden, p.intermediate),
         }
 
     def numbers(self) -> Iterator[Computed]:
         step = self._step
+        strayed = kept_rows(step.launched.cache)  # with padding, whose tokens have a row of their own
         poison_slots(step.inputs)
         if step.captured is None:
             with Poisoning():
@@ -123,6 +125,7 @@ class _Call:
                 if output.is_contiguous():
                     poison(output)
             step.replay()
+        yield strayed()
         yield from computed(self._cell, step.inputs, step.outputs)
         yield from distribution(self._cell, step.inputs, step.decisions["sample"].chosen.launch)
 

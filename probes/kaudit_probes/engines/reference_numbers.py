@@ -40,14 +40,52 @@ def poison_slots(inputs: Any) -> None:
         indexable(stored).index_copy_(0, inputs.cache.slots, indexable(blank))
 
 
+def kept_rows(cache: Any) -> Callable[[], Computed]:
+    """Turn the sign of all that stands in K and V; once the step has run, say how many rows changed that are no new
+    token's.
+
+    A row that is written by mistake is another request's, or nobody's: attention reads what stands there, by any
+    textbook. An earlier run wrote the same there, hence the signs: a number is as likely with the other, and NaN stays
+    NaN. Rows are compared by their bits."""
+    stored = cache.k, cache.v
+    for each in stored:
+        if each.dtype == torch.int8:
+            each.neg_()
+        else:
+            _bits(each).bitwise_xor_(torch.iinfo(_bits(each).dtype).min)
+    before = [each.clone() for each in stored]
+
+    def changed() -> Computed:
+        others = torch.zeros(len(cache.k), dtype=torch.bool, device=cache.k.device)
+        for was, now in zip(before, stored, strict=True):
+            others |= (_bits(was) != _bits(now)).flatten(1).any(1)
+        others[cache.slots] = False
+        count = others.sum().double().view(1, 1)
+        which = f"{int(count)} rows of the cache, the first of them {int(others.int().argmax())}"
+        meaning = f"{which}, were written that are no new token's"
+        return Computed("rope_kv_write", 1 + count, lambda: torch.ones_like(count), meaning=meaning)
+
+    return changed
+
+
+def _bits(stored: Tensor) -> Tensor:
+    return stored.view({1: torch.int8, 2: torch.int16, 4: torch.int32}[stored.element_size()])
+
+
 def computed(cell: Cell, inputs: Any, done: Mapping[str, Tensor]) -> Iterator[Computed]:
     """`inputs` and `done`: Step.inputs, and Step.outputs after a run. Each op is held against what it was given."""
+
+    def product(op: str, x: Tensor, weight: Any) -> Computed:
+        return Computed(
+            op, done[op], partial(project, x, weight), stored="fp8_e4m3" if cell.dtype == "fp8_e4m3" else ""
+        )
+
     yield Computed("rms_norm", done["rms_norm"], partial(rms_norm, inputs.x, inputs.attention_norm, EPSILON))
-    yield Computed("qkv_proj", done["qkv_proj"], partial(project, done["rms_norm"], inputs.qkv))
+    yield product("qkv_proj", done["rms_norm"], inputs.qkv)
     yield from _rope_kv_write(cell, inputs, done)
     attention = _attention(cell, inputs, done["rope_kv_write"])
     yield Computed("attention", done["attention"], attention)
-    yield Computed("o_proj", done["o_proj"], partial(project, done["attention"].flatten(1), inputs.o))
+    yield product("o_proj", done["attention"].flatten(1), inputs.o)
     normed, residual = done["add_rms_norm"]
 
     def total() -> Tensor:
@@ -55,10 +93,10 @@ def computed(cell: Cell, inputs: Any, done: Mapping[str, Tensor]) -> Iterator[Co
 
     yield Computed("add_rms_norm", residual, total)
     yield Computed("add_rms_norm", normed, lambda: rms_norm(total(), inputs.mlp_norm, EPSILON))
-    yield Computed("gate_up_proj", done["gate_up_proj"], partial(project, normed, inputs.gate_up))
+    yield product("gate_up_proj", normed, inputs.gate_up)
     yield Computed("silu_mul", done["silu_mul"], partial(silu_mul, done["gate_up_proj"]))
     whole = partial(last_hidden, cell, inputs, done, attention)
-    yield Computed("down_proj", done["down_proj"], partial(project, done["silu_mul"], inputs.down), step=whole)
+    yield dataclasses.replace(product("down_proj", done["silu_mul"], inputs.down), step=whole)
     logits = inputs.logits
     if "logits_mask" in done:
         logits = done["logits_mask"]
@@ -73,7 +111,7 @@ def computed(cell: Cell, inputs: Any, done: Mapping[str, Tensor]) -> Iterator[Co
 def distribution(cell: Cell, inputs: Any, launch: Callable[[Tensor, Any], Tensor]) -> Iterator[Computed]:
     """Many tokens drawn from one small row of logits. `launch`: the engine's way to sample, of logits and inputs."""
     if how := sampling(cell):
-        row = inputs.logits[0, :TOKENS]
+        row = inputs.logits[0, :TOKENS] / 6  # so flat that both top-k and top-p cut tokens off
         generator = torch.Generator(row.device).manual_seed(0)
         numbers = torch.rand(DRAWS, generator=generator, device=row.device)
         tokens = launch(row.expand(DRAWS, -1).contiguous(), dataclasses.replace(inputs, draws=numbers))

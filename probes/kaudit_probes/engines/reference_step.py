@@ -1,6 +1,6 @@
 """The reference engine's step from its input to its output as the textbook runs it, in float64 all the way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 from kaudit.cell import Cell, Mask
 from kaudit_probes.engines.batches import q_lens
 from kaudit_probes.engines.reference_model import EPSILON, MODELS, positions
-from kaudit_probes.oracle import Attention, Request, attend, project, rms_norm, silu_mul, visible
+from kaudit_probes.oracle import Attention, attend, project, rms_norm, silu_mul, visible
 from kaudit_probes.rotation import rotated
 
 
@@ -34,8 +34,7 @@ def last_hidden(cell: Cell, inputs: Any, done: Mapping[str, Tensor], attention: 
 def _attended(attention: Attention, q: Tensor) -> Iterator[Tensor]:
     """[1, q_heads, v_dim] of each request: its last query, which sees what that sees among the others."""
     given = replace(attention.rules, mask=Mask("custom"))
-    requests: Sequence[Request] = list(attention.requests())
-    for own, request in zip(q, requests, strict=True):
+    for own, request in zip(q, attention.requests(), strict=True):
         q_len = len(request.q)
         sees = visible(attention.rules.mask, request, range(q_len - 1, q_len))
         if sees is None:

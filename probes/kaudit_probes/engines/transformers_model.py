@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Said, Skipped, Unmet
-from kaudit_probes.engines import Heard, Path, Span, mirrored, not_installed
+from kaudit_probes.engines import Heard, Path, Span, importing, mirrored
 from kaudit_probes.engines.batches import DTYPES, kv_lens, normal
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
 from kaudit_probes.engines.sdpa import SdpaEngine
@@ -49,10 +49,8 @@ class TransformersEngine:
     """attn_implementation; None leaves the choice to transformers."""
 
     def __init__(self, device: str) -> None:
-        try:
+        with importing(self.name):
             import transformers
-        except ImportError as error:
-            raise not_installed(self.name, error) from None
         # Its loggers keep to themselves; what they say has to reach whoever listens.
         transformers.logging.enable_propagation()
         self._version = str(transformers.__version__)

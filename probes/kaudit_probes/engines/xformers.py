@@ -12,7 +12,7 @@ import torch
 
 from kaudit.cell import Cell
 from kaudit.observation import Refused, Rejection, Said, Skipped
-from kaudit_probes.engines import Heard, Path, Span, not_installed
+from kaudit_probes.engines import Heard, Path, Span, importing
 from kaudit_probes.engines.batches import DTYPES, kv_lens, normal, q_lens
 from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.xformers_bias import bias, kv_rows
@@ -34,11 +34,9 @@ class XformersEngine:
     environment = ("XFORMERS_IGNORE_FLASH_VERSION_CHECK",)
 
     def __init__(self, device: str) -> None:
-        try:
+        with importing(self.name):
             import xformers
             from xformers.ops import fmha
-        except ImportError as error:
-            raise not_installed(self.name, error) from None
         self._version = str(xformers.__version__)
         self._fa3 = str(fmha.dispatch._get_use_fa3())
         self._device = device
