@@ -6,15 +6,17 @@ from kaudit_kernels.dispatch import Kernel
 from kaudit_kernels.requirements import dtype, hidden
 from kaudit_kernels.triton import launch as triton
 
+WHOLE_ROWS = (
+    AMPERE,
+    dtype.one_of("fp32", "fp16", "bf16"),
+    hidden.at_most(16384),  # a row lives in registers: 32 a thread at 16 warps
+    TOKENWISE,
+)
+
 RMS_NORM = (
     Kernel(
         "fused_rms_norm",
-        requires=(
-            AMPERE,
-            dtype.one_of("fp32", "fp16", "bf16"),
-            hidden.at_most(16384),  # a row lives in registers: 32 a thread at 16 warps
-            TOKENWISE,
-        ),
+        requires=WHOLE_ROWS,
         launch=triton.rms_norm,
         functions=("^rms_norm_kernel",),
     ),
@@ -24,12 +26,7 @@ RMS_NORM = (
 ADD_RMS_NORM = (
     Kernel(
         "fused_rms_norm",
-        requires=(
-            AMPERE,
-            dtype.one_of("fp32", "fp16", "bf16"),
-            hidden.at_most(16384),  # a row lives in registers: 32 a thread at 16 warps
-            TOKENWISE,
-        ),
+        requires=WHOLE_ROWS,
         launch=triton.add_rms_norm,
         functions=("^add_rms_norm_kernel",),
     ),

@@ -140,8 +140,8 @@ __global__ void __launch_bounds__(32 * WARPS, DIM > 128 ? 2 : 3) warp_decode_ker
     const auto look_up = [&](int at) {  // the cache's rows of keys at + lane, at + lane + 32
         for (int i = 0; i < LOOKUPS; ++i) {
             // Past the end stands the last key once more: it is there, no NaN of an empty row, and weighs nothing again.
-            const unsigned key = min(at + 32 * i + lane, end - 1), size = (unsigned)page_size;
-            found[i] = table[key / size] * size + key % size;
+            const unsigned key = min(at + 32 * i + lane, end - 1), tokens = (unsigned)page_size;
+            found[i] = table[key / tokens] * tokens + key % tokens;
         }
     };
     const auto load_k = [&]() {
