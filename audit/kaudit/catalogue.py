@@ -48,7 +48,7 @@ class Catalogue(Struct, frozen=True, tag="catalogue", omit_defaults=True):
 
 def catalogue(python: str, engine: str, device: str, cell: str | None, op: str | None) -> Catalogue:
     """Raises UserError where the engine cannot be asked, or has no such op."""
-    arguments = ["--engine", engine, "--device", device, *(["--cell", cell] if cell else [])]
+    arguments = ["--engine", engine, "--device", device, *(["--cell", cell] if cell is not None else [])]
     told = answers(python, "ask for its paths", Catalogue | Failed, "kaudit_probes.catalogue", *arguments)  # type: ignore[arg-type]
     match told[-1]:
         case Failed(fault):

@@ -21,9 +21,9 @@ from kaudit.commands.merge import merge
 from kaudit.commands.options import MOST, Across, Csv, Only, Python, TableFile
 from kaudit.commands.report import report
 from kaudit.commands.sweep import sweep
-from kaudit.errors import UserError
+from kaudit.errors import UserError, told_in
 from kaudit.report.formats import Format, deliver
-from kaudit.terminal import data, guarded, print_anywhere, words
+from kaudit.terminal import check_output, data, guarded, print_anywhere, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,8 @@ def show(
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if timing or csv:
         if columns or cell is not None:
-            raise UserError("--timing: has columns of its own, of all cells that --only names; leave out the other")
+            option = "--timing" if timing else "--csv"
+            raise UserError(f"{option}: has columns of its own, of all cells that --only names; leave out the other")
         _show_times(found, table, select(found, only, where or (), op), csv, width)
         return
     if cell is not None:
@@ -112,8 +113,9 @@ def show(
     words(unclassified(rows))
 
 
+@told_in("docs/timing.md")
 def _show_times(found: "Table", path: Path, rows: "Sequence[Row]", csv: Path | None, width: int | None) -> None:
-    from kaudit.measure import read_timings
+    from kaudit.measure import measure_path, read_timings
     from kaudit.observation import WHOLE_CELL
     from kaudit.report.times import listing
     from kaudit.terminal import save
@@ -123,7 +125,10 @@ def _show_times(found: "Table", path: Path, rows: "Sequence[Row]", csv: Path | N
     wanted |= {(cell, WHOLE_CELL) for cell, _ in wanted}
     chosen = [record for record in records(found, read_timings(path)) if (record["cell"], record["op"]) in wanted]
     if not chosen:
-        raise UserError(f"{path}: nothing of that was timed; sweep with --timing")
+        beside = measure_path(path)
+        put = "" if beside.exists() else f"put {beside.name} beside it, or "
+        raise UserError(f"{path}: nothing of that was timed; {put}sweep with --timing")
+    check_output(csv, path, measure_path(path))
     if csv is None:
         data(listing(chosen).lines(width))
     else:
@@ -141,6 +146,7 @@ def diff(
     output: Output = None,
 ) -> None:
     """Say what moved between two tables, and why."""
+    check_output(output, before, after)
     _deliver(_compared(before, after, across, timing, most), form, output)
 
 
@@ -170,6 +176,7 @@ def gate(
     from kaudit.matrix import load
     from kaudit.policy import Policy, load_policy, load_waivers
 
+    check_output(output, *(path for path in (before, after, policy, waivers) if path))
     rules = load_policy(policy) if policy else Policy()
     timed = rules.kinds & {"slower", "faster"}
     if timed and not timing:

@@ -54,6 +54,27 @@ def save_bytes(path: Path, text: bytes) -> None:
             file.write(text)
 
 
+def check_apart(path: Path, *read: Path) -> None:
+    """A file to write is none of those that are `read`. Raises UserError."""
+    with _writable(path):
+        same = path.is_file() and any(other.exists() and path.samefile(other) for other in read)
+    if same:
+        raise UserError(f"{path}: is read here, and would be written over; name another file to write")
+
+
+def check_output(path: Path | None, *read: Path) -> None:
+    """What a glance can tell of a file to write must not end an hour's work. Raises UserError."""
+    if path is None:
+        return
+    check_apart(path, *read)
+    with _writable(path):
+        folder, special = path.is_dir(), path.exists() and not path.is_file()
+    if folder:
+        raise UserError(f"{path}: Is a directory; name a file that can be written")
+    if not special and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UserError(f"{path}: {path.parent} is not a folder that can be written; name a file that can be written")
+
+
 def append(path: Path, lines: Iterable[str]) -> None:
     """To the end of a file. Raises UserError where it cannot be written."""
     text = _encoded(lines)

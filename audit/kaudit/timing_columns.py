@@ -1,6 +1,7 @@
 """Timings as columns of a measure file, with the shape of each cell beside them; and back."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +39,17 @@ def read(path: Path) -> Timings:
     if not {*columns} <= {*pq.read_schema(path).names}:
         return {}
     rows = pq.read_table(path, columns=["cell", "op", *columns]).to_pylist()
-    return {
+    found = {
         (row["cell"], row["op"]): msgspec.convert(
             {name.removeprefix(_PREFIX): value for name, value in row.items() if name.startswith(_PREFIX)}, Timing
         )
         for row in rows
         if row[f"{_PREFIX}clock"] is not None
     }
+    for (cell, op), timing in found.items():
+        if not all(0 <= sample < inf for sample in timing.samples_us):
+            raise ValueError(f"a time of {op} in {cell} is negative or no number")
+    return found
 
 
 def shape(cell_id: str) -> Mapping[str, str | int]:

@@ -45,7 +45,10 @@ def timed_changes(
     """
     for which, timings in (("first", was), ("second", now)):
         if not timings:
-            raise UserError(f"--timing: the {which} table has no times beside it; sweep it with --timing")
+            raise UserError(
+                f"--timing: the {which} table has no times beside it; "
+                "put its .measure.parquet there, or sweep it with --timing"
+            )
     unlike: Counter[str] = Counter()
     compared: list[Key] = []
     for key in sorted(was.keys() & now.keys()):

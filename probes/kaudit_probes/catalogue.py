@@ -36,8 +36,8 @@ def _asked(name: str, device: str, wanted: str | None) -> Catalogue:
     """Raises UserError where the engine cannot be asked so, and ImportError where torch is absent."""
     kind = engines.load(name)
     if engines.states(kind):
-        return kind.listed(*devices.facts(device), _cell(wanted) if wanted else None)
-    if wanted:
+        return kind.listed(*devices.facts(device), _cell(wanted) if wanted is not None else None)
+    if wanted is not None:
         raise UserError(
             f"--cell: {name} does not state what its paths need; kaudit sweep MATRIX --engine {name} asks it"
         )
@@ -50,7 +50,10 @@ def _asked(name: str, device: str, wanted: str | None) -> Catalogue:
         return _named(selector, device, {op: [(path, ()) for path in of_op] for op, of_op in selector.paths().items()})
     import torch
 
+    from kaudit_probes.engines import conform  # imports torch
+
     engine = kind(devices.here(device, torch.cuda.is_available()))
+    conform.check_engine(engine)
     return _named(
         engine, device, {op: [(path.name, path.shows) for path in of_op] for op, of_op in engine.paths().items()}
     )

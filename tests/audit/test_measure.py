@@ -1,5 +1,6 @@
 """What the measure file keeps of times and of results, and what older ones have."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -153,14 +154,21 @@ def test_the_tokens_of_a_batch_are_those_of_all_its_requests() -> None:
     assert (found["batch_tokens"], found["context_tokens"]) == (7, 7 * 4096)
 
 
-@pytest.mark.parametrize(("column", "value"), [("timing.clock", "sundial"), ("timing.launches", "many")])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("timing.clock", "sundial"),
+        ("timing.launches", "many"),
+        *(("timing.samples_us", [1.0, sample]) for sample in (-1.0, math.nan, math.inf)),
+    ],
+)
 def test_a_time_of_another_kind_is_one_line(tmp_path: Path, column: str, value: str) -> None:
     import pandas as pd
 
     table = tmp_path / "t.jsonl"
     write(measure_path(table), TIMED, header().stamp)
     frame = pd.read_parquet(measure_path(table))
-    frame[column] = value
+    frame[column] = [value] * len(frame)
     frame.to_parquet(measure_path(table))
     with pytest.raises(UserError, match="not a measure file"):
         read_timings(table)

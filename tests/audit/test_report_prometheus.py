@@ -5,6 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from reports_for_tests import diffed, gated, golden, reports
 from tables_for_tests import announced, asked, ran, table
 
+from golden.loss import CELLS, LOST
 from kaudit.expect import Miss
 from kaudit.observation import Unseen
 from kaudit.report.judged import Report
@@ -73,5 +74,5 @@ def test_every_label_is_read_as_it_was(report: Report) -> None:
 
 def test_the_golden_loss() -> None:
     found = samples(golden())
-    assert found["kaudit_fallbacks", "attention", "head_dim"] == 163
+    assert LOST <= found["kaudit_fallbacks", "attention", "head_dim"] <= CELLS
     assert found["kaudit_silent_fallbacks", "attention", ""] > 0

@@ -93,6 +93,10 @@ def test_bench_times_one_cell_and_says_what_the_figures_hang_on(tmp_path: Path) 
         (["bench", CELL.replace("q32k32", "q32k64"), "--device", "cpu"], "prefill has no earlier tokens"),
         (["bench", CELL, "--device", "sm_90"], '--device: "sm_90" is not one of auto, cpu, cuda'),
         (["bench", CELL.replace("contiguous", "paged16"), "--engine", "sdpa", "--device", "cpu"], "nothing to time"),
+        (["bench", CELL, "--device", "cpu", "--csv", "none/t.csv"], "none/t.csv: none is not a folder that can be wri"),
+        (["bench", CELL, "--device", "cpu", "--parquet", "/"], "/: Is a directory; name a file that can be written"),
+        (["bench", CELL, "--device", "cpu", "--csv", "t" * 300], "File name too long; name a file that can be written"),
+        (["bench", CELL, "--device", "cpu", "--csv", "t", "--parquet", "t"], "--parquet: t is that of --csv, too"),
         (["sweep", "smoke", "--timing", "--jobs", "2"], "--timing: probes that share a device"),
     ],
 )
@@ -147,9 +151,37 @@ def test_tables_without_times_are_told_apart_from_tables_without_a_change(sides:
     measure_path(sides[1]).unlink()
     ended = kaudit("diff", *sides, "--timing")
     assert ended.returncode == 2
-    assert "--timing: the second table has no times beside it; sweep it with --timing (docs/timing.md)" in ended.stderr
+    assert "--timing: the second table has no times beside it; put its .measure.parquet there, or " in ended.stderr
+    assert ended.stderr.endswith("sweep it with --timing (docs/timing.md)\n")
     ended = kaudit("show", sides[1], "--timing")
-    assert ended.returncode == 2 and "nothing of that was timed" in ended.stderr
+    assert ended.returncode == 2
+    assert "nothing of that was timed; put v2.measure.parquet beside it, or sweep with --timing" in ended.stderr
+
+
+def test_a_file_that_is_read_is_not_written_over(sides: tuple[Path, Path]) -> None:
+    v1, v2 = sides
+    matrix = v1.with_name("tiny.yaml")
+    matrix.write_text(MATRIX)
+    kept = {file: file.read_bytes() for file in v1.parent.iterdir()}
+    for arguments in (
+        ["show", v1, "--timing", "--csv", v1],
+        ["show", v1, "--timing", "--csv", measure_path(v1)],
+        ["sweep", matrix, "--device", "cpu", "--out", matrix],
+        ["report", v1, "--out", v1],
+        ["report", v1, v2, "--out", v2],
+        ["diff", v1, v2, "--output", v1],
+        ["gate", v1, v2, "--output", v2],
+    ):
+        ended = kaudit(*arguments)
+        assert (ended.returncode, ended.stdout) == (2, ""), arguments
+        (line,) = ended.stderr.splitlines()
+        assert line.startswith(f"error: {arguments[-1]}: is read here, and would be written over; name another file")
+    assert {file: file.read_bytes() for file in v1.parent.iterdir()} == kept
+
+
+def test_csv_of_one_cell_is_told_by_its_own_name(sides: tuple[Path, Path]) -> None:
+    ended = kaudit("show", sides[0], "--cell", cells(1)[0], "--csv", sides[0].with_suffix(".csv"))
+    assert ended.returncode == 2 and ended.stderr.startswith("error: --csv: has columns of its own")
 
 
 def test_a_summary_says_what_was_not_timed_and_what_a_fallback_can_cost() -> None:

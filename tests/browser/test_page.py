@@ -5,6 +5,8 @@ from pathlib import Path
 
 from chromium import Chromium
 
+from golden.loss import CELLS, LOST, OF_64, OF_128, ROWS
+
 
 def focus(browser: Chromium) -> str:
     return str(browser.evaluate("document.activeElement.id || document.activeElement.innerText"))
@@ -17,10 +19,10 @@ def choose(browser: Chromium, select: str, option: str) -> None:
 
 def test_the_diff_shows_where_the_fast_path_was_lost(browser: Chromium, pages: Path) -> None:
     browser.open(pages / "two.html")
-    assert "silent_fallback: 35" in browser.text("#told")
-    assert "head_dim=128 and kv_layout=paged" in browser.text("#told li li")
-    assert "silent fallback 35" in browser.text("#verdicts")
-    assert browser.text("#heat td.on-bad") == "▼ 35/141"
+    assert f"silent_fallback: {LOST}" in browser.text("#told")
+    assert "head_dim=128 and page_size>=16" in browser.text("#told li li")
+    assert f"silent fallback {LOST}" in browser.text("#verdicts")
+    assert browser.text("#heat td.on-bad") == f"▼ {LOST}/{OF_128}"
     assert browser.text("#list tbody tr").startswith("▼ silent fallback")
     assert "split_kv_decode → flash_prefill" in browser.text("#list tbody tr").replace("\u200b", "")
 
@@ -35,11 +37,11 @@ def test_all_is_done_with_the_keyboard(browser: Chromium, pages: Path) -> None:
             break
     assert order[-7:] == ["search", "clear", "SUMMARY", "down", "across", "colour", "TD"]
     browser.press("ArrowDown", "End", "ArrowLeft", "ArrowLeft")
-    assert focus(browser) == "▼ 35/141"
+    assert focus(browser) == f"▼ {LOST}/{OF_128}"
     assert browser.evaluate("getComputedStyle(document.activeElement).outlineWidth") == "3px"
     browser.press("Enter")
     assert focus(browser) == "listed"
-    assert browser.text("#listed").startswith("Rows of op=attention, head_dim=128: 141, worst first")
+    assert browser.text("#listed").startswith(f"Rows of op=attention, head_dim=128: {OF_128}, worst first")
     browser.press("Tab", "Enter")
     assert browser.evaluate("document.getElementById('story').open")
     assert focus(browser) == "close"
@@ -48,18 +50,18 @@ def test_all_is_done_with_the_keyboard(browser: Chromium, pages: Path) -> None:
     assert browser.evaluate("document.activeElement.className") == "cell"
     browser.evaluate("document.querySelector('#heat td[aria-selected=true]').focus()")
     browser.press("Escape")
-    assert browser.text("#listed") == "Rows: 2,027, worst first"
-    assert focus(browser) == "▼ 35/141"
+    assert browser.text("#listed") == f"Rows: {ROWS:,}, worst first"
+    assert focus(browser) == f"▼ {LOST}/{OF_128}"
 
 
 def test_a_space_ticks_a_filter_and_the_count_is_said(browser: Chromium, pages: Path) -> None:
     browser.open(pages / "two.html")
     browser.evaluate("document.querySelector('#verdicts input').focus()")
     browser.press(" ")
-    assert browser.text("#count") == "35 of 2,027 rows, in 35 of 197 cells"
+    assert browser.text("#count") == f"{LOST} of {ROWS:,} rows, in {LOST} of {CELLS} cells"
     assert browser.evaluate("document.getElementById('count').role") == "status"
     browser.evaluate("document.getElementById('clear').click()")
-    assert browser.text("#count").startswith("2,027 of")
+    assert browser.text("#count").startswith(f"{ROWS:,} of")
 
 
 def test_rows_are_filtered_by_axis_and_by_id(browser: Chromium, pages: Path) -> None:
@@ -69,10 +71,10 @@ def test_rows_are_filtered_by_axis_and_by_id(browser: Chromium, pages: Path) -> 
     browser.evaluate(f"{axis}.open = true")
     browser.wait_for(f"{axis}.querySelector('input') !== null")
     browser.evaluate(f"[...{axis}.querySelectorAll('label')].find(one => one.innerText.trim() === '64').click()")
-    assert browser.text("#count").endswith("in 34 of 197 cells")
+    assert browser.text("#count").endswith(f"in {OF_64} of {CELLS} cells")
     assert browser.evaluate(f"{axis}.querySelector('summary').innerText") == "head_dim: 64"
     browser.evaluate("search.value = 'nothing like it'; search.dispatchEvent(new Event('input'))")
-    assert browser.text("#count").startswith("0 of 2,027 rows")
+    assert browser.text("#count").startswith(f"0 of {ROWS:,} rows")
     assert browser.text("#listed").startswith("Rows: 0")
 
 
@@ -83,7 +85,7 @@ def test_a_story_tells_paths_reasons_and_kernels(browser: Chromium, pages: Path)
     for said in (
         "without a word",
         "split_kv_decode: turned down",
-        "asked head_dim=128, needs 64",
+        "asked head_dim=128, needs one of 64",
         "flash_prefill: ran",
     ):
         assert said in told

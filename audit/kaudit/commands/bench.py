@@ -33,7 +33,7 @@ def bench(
     from kaudit.progress import progress
     from kaudit.report.times import listing, manifest
     from kaudit.sweep import TIMING_LIMIT, SweepRequest, sweep
-    from kaudit.terminal import save, save_bytes
+    from kaudit.terminal import check_output, save, save_bytes
     from kaudit.timing_records import csv_lines, records
     from kaudit.transition import describe
 
@@ -45,6 +45,10 @@ def bench(
         raise UserError(f"{error}; kaudit matrix release prints some") from None
     if why := inapplicable(parsed):
         raise UserError(f"{cell}: {why}; name another cell")
+    check_output(csv)
+    check_output(parquet)
+    if csv is not None and parquet is not None and csv.resolve() == parquet.resolve():
+        raise UserError(f"--parquet: {parquet} is that of --csv, too; name another file")
     with TemporaryDirectory(prefix="kaudit-") as folder, progress() as told:
         command = probe_command(python, engine, device, timing=TIMING_LIMIT)
         request = SweepRequest(command, "bench", digest([cell]), Path(folder, "bench.jsonl"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kaudit.commands.options import Across, TableFile
-from kaudit.terminal import data, save
+from kaudit.terminal import check_output, data, save
 
 if TYPE_CHECKING:
     from kaudit.report.html import Timed
@@ -25,6 +25,7 @@ def report(
     from kaudit.growths import growths
     from kaudit.report.html import of_one_table, of_two_tables
 
+    check_output(out, table, *([table2] if table2 else []))
     if table2 is None:
         name, page = table.stem, of_one_table(_timed(table), growths(table))
     else:

@@ -9,7 +9,7 @@ import typer
 
 from kaudit.commands.options import MOST, MatrixFile, MaxCells, Only, Python
 from kaudit.errors import UserError
-from kaudit.terminal import data, words
+from kaudit.terminal import check_apart, data, words
 
 
 def sweep(
@@ -71,6 +71,8 @@ def sweep(
         raise UserError("--isolate-sample: with --isolate all cells run alone already; leave out one of them")
     if timing and jobs > 1:
         raise UserError("--timing: probes that share a device take each other's time; leave out --jobs")
+    if out is not None:
+        check_apart(out, Path(matrix))
     part = Shard.parse(shard) if shard is not None else None
     loaded = load(matrix)
     plan = expand(loaded, max_cells).only(only)
