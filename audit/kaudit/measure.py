@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kaudit import graph_columns, timing_columns
 from kaudit.atomic import replacing
 from kaudit.errors import UserError
-from kaudit.table import Stamp
+from kaudit.table import Stamp, read_stamp
 from kaudit.timing import Timings
 from kaudit.wire import GraphUse, Measure, Numbers
 
@@ -96,12 +96,26 @@ def read_times(table: Path) -> dict[Key, float]:
 
 
 def read_timings(table: Path) -> Timings:
-    """By cell and op, what was timed; nothing where nothing was. Raises UserError where the file is none of ours."""
+    """By cell and op, what was timed; nothing where nothing was.
+
+    Raises UserError where the file is none of ours, or that of another table.
+    """
     path = measure_path(table)
     if not path.exists():
         return {}
     with _ours(path):
-        return timing_columns.read(path)
+        found, stamp = timing_columns.read(path), _stamp(path)
+    if stamp is not None and table.exists() and stamp != read_stamp(table):
+        raise UserError(f"{path}: its times are of another sweep than {table}; put each beside its own table")
+    return found
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """Of the table that the times of a file belong to; None where nothing was timed."""
+    import pyarrow.parquet as pq
+
+    manifest = (pq.read_schema(path).metadata or {}).get(MANIFEST)
+    return None if manifest is None else msgspec.json.decode(manifest, type=Stamp)
 
 
 def read_graphs(table: Path) -> Mapping[Key, GraphUse]:
@@ -153,8 +167,9 @@ def _ours(path: Path) -> Iterator[None]:
     huge."""
     from pyarrow import ArrowException
 
+    theirs = ArrowException, msgspec.MsgspecError
     try:
         yield
-    except (ArrowException, OSError, ValueError, TypeError, LookupError, NotImplementedError, MemoryError) as error:
+    except (*theirs, OSError, ValueError, TypeError, LookupError, NotImplementedError, MemoryError) as error:
         what = next(iter(str(error).splitlines()), type(error).__name__)
         raise UserError(f"{path}: not a measure file: {what}; sweep again, or move it away") from None

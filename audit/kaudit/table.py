@@ -139,6 +139,12 @@ def read(path: Path) -> Table:
     return Table(Header(*(getattr(header, field) for field in Header.__struct_fields__)), rows)
 
 
+def read_stamp(path: Path) -> Stamp:
+    """Of a table, of which no more than the first line is read. Raises UserError where that is no header."""
+    with path.open("rb") as file:
+        return decode_header(file.readline(), str(path), _FirstLine).stamp
+
+
 def _check_kind(outcome: Outcome | None, header: Header, where: str) -> None:
     """What was seen and what is only predicted never stand in one table. Raises UserError."""
     match outcome, header.predicted:

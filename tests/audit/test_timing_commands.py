@@ -129,6 +129,18 @@ def test_a_diff_names_what_got_slower_only_where_times_are_asked_for(sides: tupl
     assert (ended.stdout, ended.stderr) == ("", "nothing changed\n")
 
 
+def test_times_of_another_sweep_are_not_those_of_a_table(sides: tuple[Path, Path]) -> None:
+    header = table(cells(12)).header
+    stamp = replace(header.stamp, revision="another")
+    write_measures(
+        measure_path(sides[1]), [Measure(*key, 1.0, timing=one) for key, one in read_timings(sides[1]).items()], stamp
+    )
+    ended = kaudit("diff", *sides, "--timing")
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert f"{measure_path(sides[1])}: its times are of another sweep than {sides[1]}" in line
+
+
 def test_a_policy_may_fail_on_slower_and_then_times_must_be_compared(sides: tuple[Path, Path], tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("fail_on: [slower]\n")
