@@ -70,6 +70,8 @@ def sweep(
         header = _greet(hosts)
         out = request.out or Path(table_name(header.stamp, request.shard))
         with journal(out.with_name(out.name + ".partial"), header, resume=request.resume) as kept:
+            if request.resume and not kept.done:
+                progress.note(f"{kept.path}: nothing is kept there to resume; sweeping all cells")
             _observe(hosts, list(runs(request.checks, cells, own, request.matrix_digest)), kept, progress)
             rows, measures = results(kept.entries())
             rows += [Row(cell.id, WHOLE_CELL, Skipped(why)) for cell, why in skipped if cell.id in own]

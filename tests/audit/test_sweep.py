@@ -181,6 +181,13 @@ def test_an_engine_that_changes_during_the_sweep_is_refused(
         swept(1, fake.SEGFAULTS)
 
 
+def test_to_resume_nothing_is_said_and_sweeps_all(tmp_path: Path) -> None:
+    out, progress = tmp_path / "t.jsonl", Silent()
+    sweep([cell(1, 1)], [], request(out, resume=True), progress)
+    assert f"{out}.partial: nothing is kept there to resume; sweeping all cells" in progress.notes
+    assert out.exists()
+
+
 def test_an_interrupted_sweep_says_how_to_go_on_and_goes_on(tmp_path: Path) -> None:
     cells = [cell(1, kv_len) for kv_len in range(1, 80)]
     out = tmp_path / "t.jsonl"
@@ -198,6 +205,7 @@ def test_an_interrupted_sweep_says_how_to_go_on_and_goes_on(tmp_path: Path) -> N
     assert (progress.counts[0], progress.counts[-1]) == (26, 79)
     assert not partial.exists()
     assert len(pd.read_parquet(tmp_path / "t.measure.parquet")) == 2 * len(cells)
+    assert "nothing is kept there" not in " ".join(progress.notes)
     whole, _ = sweep(cells, [], request(tmp_path / "whole.jsonl"), Silent())
     assert out.read_bytes() == whole.read_bytes()
 
