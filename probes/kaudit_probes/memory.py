@@ -1,7 +1,7 @@
 """The most memory that each op of a call holds at once, on top of what was held when it began.
 
-On a GPU by the counts of torch's caching allocator, which rounds up: see kaudit.growth. On a CPU by torch's profiler,
-which notes what torch allocates and frees. What a library takes from the system by itself neither sees.
+On a GPU by the counts of torch's caching allocator, which rounds up: see kaudit.memory_growth. On a CPU by torch's
+profiler, which notes what torch allocates and frees. What a library takes from the system by itself neither sees.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from kaudit.cell import Cell
 from kaudit.observation import Outcome
+from kaudit.requests import kv_lens, q_lens
 from kaudit_probes.capture import Capture
 from kaudit_probes.engines import Engine
-from kaudit_probes.engines.batches import kv_lens, q_lens, visible
+from kaudit_probes.engines.batches import visible
 from kaudit_probes.observe import Observer
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from kaudit.cell import Cell, Mask
-from kaudit_probes.engines.batches import Pages, kv_lens, normal, offsets, q_lens, visible
+from kaudit.requests import kv_lens, q_lens
+from kaudit_probes.engines.batches import Pages, normal, offsets, visible
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ import torch
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Skipped
+from kaudit.requests import kv_lens, q_lens
 from kaudit_probes.engines import Heard, Path, Span, importing
-from kaudit_probes.engines.batches import DTYPES, SOFTCAP, Pages, kv_lens, normal, offsets, q_lens
+from kaudit_probes.engines.batches import DTYPES, SOFTCAP, Pages, normal, offsets
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
 
 # The limits of the fourth are Python asserts, as are its checks of what only a caller's mistake can break: shapes that

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from kaudit.cell import Cell
-from kaudit_probes.engines.batches import Pages, kv_lens, normal, offsets, q_lens, visible
+from kaudit.requests import kv_lens, q_lens
+from kaudit_probes.engines.batches import Pages, normal, offsets, visible
 from kaudit_probes.engines.flashinfer_problem import Problem
 from kaudit_probes.oracle import Attention, Request, Rules, gathered
 

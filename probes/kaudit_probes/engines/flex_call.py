@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from kaudit.cell import Cell
-from kaudit_probes.engines.batches import DTYPES, SOFTCAP, kv_lens, normal, q_lens
+from kaudit.requests import kv_lens, q_lens
+from kaudit_probes.engines.batches import DTYPES, SOFTCAP, normal
 from kaudit_probes.engines.sdpa_call import padded_mask, sees_all
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]

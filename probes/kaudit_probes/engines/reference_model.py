@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from kaudit.cell import Cell
+from kaudit.requests import kv_lens, q_lens
 from kaudit_probes.draws import Sampling
-from kaudit_probes.engines.batches import kv_lens, q_lens
 from kaudit_probes.oracle import lineage
 from kaudit_probes.rotation import Frequencies
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from kaudit.cell import Cell, Rope
+from kaudit.requests import q_lens
 from kaudit_probes.draws import DRAWS, TOKENS, by_distribution, by_number
-from kaudit_probes.engines.batches import offsets, q_lens
+from kaudit_probes.engines.batches import offsets
 from kaudit_probes.engines.reference_model import EPSILON, LARGEST, MODELS, SOFTCAP, positions, sampling
 from kaudit_probes.engines.reference_step import last_hidden
 from kaudit_probes.numerics import Computed

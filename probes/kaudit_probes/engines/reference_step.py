@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kaudit.cell import Cell, Mask
-from kaudit_probes.engines.batches import q_lens
+from kaudit.requests import q_lens
 from kaudit_probes.engines.reference_model import EPSILON, MODELS, positions
 from kaudit_probes.oracle import Attention, attend, project, rms_norm, silu_mul, visible
 from kaudit_probes.rotation import rotated

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from kaudit.cell import Cell
-from kaudit_probes.engines.batches import DTYPES, kv_lens, normal, q_lens, visible
+from kaudit.requests import kv_lens, q_lens
+from kaudit_probes.engines.batches import DTYPES, normal, visible
 from kaudit_probes.oracle import Attention, Request, Rules
 
 # One call, said in other words: ops that share the name before "=" compute the same, so one kernel family should serve

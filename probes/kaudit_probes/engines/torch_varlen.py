@@ -17,8 +17,9 @@ from torch import Tensor
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Said, Skipped, Unmet
+from kaudit.requests import kv_lens, q_lens
 from kaudit_probes.engines import Heard, Path, Span, mirrored
-from kaudit_probes.engines.batches import DTYPES, Pages, kv_lens, normal, offsets, q_lens
+from kaudit_probes.engines.batches import DTYPES, Pages, normal, offsets
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
 from kaudit_probes.engines.torch_attention import overhearing, revision, untold
 from kaudit_probes.numerics import Computed

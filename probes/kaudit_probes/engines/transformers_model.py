@@ -18,8 +18,9 @@ from torch.overrides import TorchFunctionMode
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Said, Skipped, Unmet
+from kaudit.requests import kv_lens
 from kaudit_probes.engines import Heard, Path, Span, importing, mirrored
-from kaudit_probes.engines.batches import DTYPES, kv_lens, normal
+from kaudit_probes.engines.batches import DTYPES, normal
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
 from kaudit_probes.engines.sdpa import SdpaEngine
 from kaudit_probes.engines.sdpa_call import Arguments

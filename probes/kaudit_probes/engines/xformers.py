@@ -12,8 +12,9 @@ import torch
 
 from kaudit.cell import Cell
 from kaudit.observation import Refused, Rejection, Said, Skipped
+from kaudit.requests import kv_lens, q_lens
 from kaudit_probes.engines import Heard, Path, Span, importing
-from kaudit_probes.engines.batches import DTYPES, kv_lens, normal, q_lens
+from kaudit_probes.engines.batches import DTYPES, normal
 from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.xformers_bias import bias, kv_rows
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from kaudit.cell import Cell
-from kaudit_probes.engines.batches import Pages, kv_lens, q_lens
+from kaudit.requests import kv_lens, q_lens
+from kaudit_probes.engines.batches import Pages
 
 
 def kv_rows(cell: Cell) -> int:
