@@ -1,10 +1,10 @@
 """Times a sweep beside a bare loop over the same cells, each in processes of its own. Run as a script:
 
-    python tests/bench_overhead.py [--jobs 1 4] [--devices 0 all] [--many 16] [--cells 10000]
+    python tests/bench_overhead.py [--jobs 1 4 8] [--devices 0 all] [--many 16] [--cells 10000]
 
 The bare loop is what one would write by hand: prepare a cell, run it, synchronize. `cold` is a process's first pass
-over the cells, in which libraries build their plans; `warm` a later one: of a sweep, one more that `--repeat` adds.
-Both begin when the process can take cells.
+over the cells, in which libraries build their plans; `warm` a later one. Plans belong to a process, so each job keeps
+its cells from pass to pass. What libraries keep on disk is there: a bare loop that is not counted ran before.
 """
 
 import argparse
@@ -25,13 +25,17 @@ from msgspec.structs import replace as with_
 
 from kaudit.cell import Cell
 from kaudit.child import probe_command
+from kaudit.conduct import Again, in_company
 from kaudit.gpus import chosen
+from kaudit.host import Host
 from kaudit.matrix import expand, load
-from kaudit.runs import Checks
-from kaudit.sweep import SweepRequest, sweep
+from kaudit.sweep import SweepRequest, _hosts, sweep
 
 MATRIX = Path(__file__).with_suffix(".yaml")
 PASSES = 4
+
+BATCH = 64
+"""Cells, as in a sweep of 540 by four jobs or more."""
 
 
 class Clock:
@@ -96,13 +100,50 @@ def bare(device: str) -> None:
     print(json.dumps(seconds))
 
 
-def swept(cells: Sequence[Cell], device: str, jobs: int, repeat: int, gpus: tuple[str, ...] = ()) -> Clock:
+def probed(cells: Sequence[Cell], device: str, jobs: int) -> tuple[list[float], float, float]:
+    """Seconds of each pass with so many probes at work; until they could take cells; from there to the first rows."""
+    clock = Clock()
+    request = SweepRequest(probe_command(sys.executable, "sdpa", device), "overhead", "0", jobs=jobs)
+    hosts = _hosts(request, clock)
+    turn = threading.Barrier(jobs + 1)
+
+    def serve(host: Host, own: Sequence[Cell]) -> None:
+        host.launch()
+        host.greet()
+        again: list[Again] = []
+        for _ in range(PASSES):
+            turn.wait()
+            for first in range(0, len(own), BATCH):
+                batch = tuple(cell.id for cell in own[first : first + BATCH])
+                for _ in in_company(host, batch, again, fresh=False):
+                    clock.finished(len(clock.at))
+            turn.wait()
+        if again:
+            print(f"  {len(again)} cells would have run again alone", file=sys.stderr)
+
+    threads = [threading.Thread(target=serve, args=(host, cells[n::jobs])) for n, host in enumerate(hosts)]
+    for thread in threads:
+        thread.start()
+    seconds, ready = [], 0.0
+    for _ in range(PASSES):
+        turn.wait()
+        start = time.perf_counter()
+        ready = ready or clock.now()
+        turn.wait()
+        seconds.append(time.perf_counter() - start)
+    for thread in threads:
+        thread.join()
+    for host in hosts:
+        host.close()
+    return seconds, ready, clock.at[0][0] - ready
+
+
+def swept(cells: Sequence[Cell], device: str, jobs: int, gpus: tuple[str, ...] = ()) -> Clock:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         command = probe_command(sys.executable, "sdpa", device)
         out = Path(folder, "table.jsonl")
-        checks = Checks(repeat=repeat)
-        sweep(cells, (), SweepRequest(command, "overhead", "0", out, checks=checks, gpus=gpus, jobs=jobs), clock)
+        sweep(cells, (), SweepRequest(command, "overhead", "0", out, gpus=gpus, jobs=jobs), clock)
     return clock
 
 
@@ -145,27 +186,31 @@ def memory(path: Path) -> Iterator[None]:
 
 def beside_bare(cells: Sequence[Cell], device: str, each: Sequence[int]) -> None:
     itself = [sys.executable, __file__, "--bare", "--device", device]
-    passes = json.loads(subprocess.run(itself, check=True, stdout=subprocess.PIPE).stdout)
-    cold, warm = (1e3 * seconds / len(cells) for seconds in (passes[0], statistics.median(passes[1:])))
+    for _ in range(2):  # the first fills what is kept on disk
+        passes = json.loads(subprocess.run(itself, check=True, stdout=subprocess.PIPE).stdout)
+    cold, warm = of_passes(passes, cells)
     print(f"bare loop: cold {cold:.3f} ms a cell, warm {warm:.3f}", flush=True)
     for jobs in each:
-        clock = swept(cells, device, jobs, PASSES)
-        ready, first, last = clock.when(0), clock.when(len(cells)), clock.when(PASSES * len(cells))
-        its_cold = 1e3 * (first - ready) / len(cells)
-        its_warm = 1e3 * (last - first) / (PASSES - 1) / len(cells)
+        passes, ready, first = probed(cells, device, jobs)
+        its_cold, its_warm = of_passes(passes, cells)
         print(
-            f"sweep, jobs {jobs}: cold {its_cold:.3f} ms a cell ({its_cold / cold:.2f} of bare), "
-            f"warm {its_warm:.3f} ({its_warm / warm:.2f}); ready after {ready:.1f} s, first rows {clock.when(1):.1f} s",
+            f"probes, jobs {jobs}: cold {its_cold:.3f} ms a cell ({its_cold / cold:.2f} of bare), "
+            f"warm {its_warm:.3f} ({its_warm / warm:.2f}); ready after {ready:.1f} s, first rows {first:.1f} s later",
             flush=True,
         )
+
+
+def of_passes(seconds: Sequence[float], cells: Sequence[Cell]) -> tuple[float, float]:
+    """Milliseconds a cell, cold and warm."""
+    return 1e3 * seconds[0] / len(cells), 1e3 * statistics.median(seconds[1:]) / len(cells)
 
 
 def alone(cells: Sequence[Cell], arguments: argparse.Namespace) -> None:
     for devices in arguments.devices:
         gpus = chosen(devices, sys.executable)
-        tell(f"{len(gpus)} GPUs", len(cells), swept(cells, "cuda", 1, 1, gpus))
+        tell(f"{len(gpus)} GPUs", len(cells), swept(cells, "cuda", 1, gpus))
     if arguments.many:
-        tell(f"jobs {arguments.many}", len(cells), swept(cells, arguments.device, arguments.many, 1))
+        tell(f"jobs {arguments.many}", len(cells), swept(cells, arguments.device, arguments.many))
 
 
 def tell(what: str, count: int, clock: Clock) -> None:
@@ -176,7 +221,7 @@ def tell(what: str, count: int, clock: Clock) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, nargs="*", default=[1, 4], help="beside the bare loop; none: neither")
+    parser.add_argument("--jobs", type=int, nargs="*", default=[1, 4, 8], help="beside the bare loop; none: neither")
     parser.add_argument(
         "--devices", nargs="*", default=[], help="then sweep --cells with a probe on each of: 0, or all"
     )

@@ -12,7 +12,7 @@ from threading import Condition, Thread
 
 from msgspec.structs import replace
 
-from kaudit.conduct import alone, in_company
+from kaudit.conduct import Again, alone, in_company, words_of_crash
 from kaudit.host import Closing, Host
 from kaudit.journal import Entry
 from kaudit.plan import Batches
@@ -21,11 +21,11 @@ from kaudit.runs import Run
 
 @dataclass(frozen=True)
 class Job:
-    """Cells of a run for one host. `last`: a cell that runs alone, for the outcome that counts."""
+    """Cells of a run for one host. `last`: the one cell runs alone, for the outcome that counts."""
 
     run: Run
     cells: tuple[str, ...]
-    last: bool = False
+    last: Again | None = None
 
 
 class Work:
@@ -37,7 +37,8 @@ class Work:
         self._sharing = sharing
         self._run = Run("", (), fresh=False)
         self._batches = Batches(())
-        self._again: deque[str] = deque()
+        self._again: deque[Again] = deque()
+        self._confirmed: set[str] = set()
         self._busy = 0
         self._stopped = False
         self._changed = Condition()
@@ -60,13 +61,25 @@ class Work:
             self._busy += 1
             if self._batches:
                 return Job(self._run, self._batches.take())
-            return Job(self._run, (self._again.popleft(),), last=True)
+            last = self._again.popleft()
+            return Job(self._run, (last.cell,), last)
 
     def _ready(self) -> bool:
         alone = bool(self._again) and not self._sharing
         return bool(self._batches) or alone or self._stopped or not self._busy
 
-    def done(self, job: Job, again: Sequence[str], seconds: float) -> None:
+    def believes(self, raised: Entry) -> bool:
+        """Whether what a cell raised in company was seen of one that ran alone: an engine that cannot run at all would
+        cost a process for each cell."""
+        with self._changed:
+            return words_of_crash(raised) in self._confirmed
+
+    def learn(self, alone: Entry) -> None:
+        """What a cell came to that ran alone."""
+        with self._changed:
+            self._confirmed.add(words_of_crash(alone))
+
+    def done(self, job: Job, again: Sequence[Again], seconds: float) -> None:
         """A job is done, in that time, but for the cells that have to run again, alone."""
         with self._changed:
             self._busy -= 1
@@ -121,8 +134,8 @@ def _serve(host: Host, work: Work, give: Callable[[Given], None]) -> None:
     try:
         while (job := work.take()) is not None:
             began = time.monotonic()
-            again: list[str] = []
-            for entries in _finished(host, job, again):
+            again: list[Again] = []
+            for entries in _finished(host, job, work, again):
                 give(tuple(replace(entry, run=job.run.name) for entry in entries) if job.run.name else entries)
             work.done(job, again, time.monotonic() - began)
     except Closing:
@@ -132,8 +145,13 @@ def _serve(host: Host, work: Work, give: Callable[[Given], None]) -> None:
     give(None)
 
 
-def _finished(host: Host, job: Job, again: list[str]) -> Iterator[tuple[Entry, ...]]:
-    if job.last:
-        yield (alone(host, job.cells[0]),)
-    else:
-        yield from in_company(host, job.cells, again, fresh=job.run.fresh)
+def _finished(host: Host, job: Job, work: Work, again: list[Again]) -> Iterator[tuple[Entry, ...]]:
+    match job.last:
+        case None:
+            yield from in_company(host, job.cells, again, fresh=job.run.fresh)
+        case Again(_, Entry() as raised) if work.believes(raised):
+            yield (raised,)
+        case Again(cell):
+            entry = alone(host, cell)
+            work.learn(entry)
+            yield (entry,)

@@ -37,24 +37,27 @@ class Expired:
 
 
 @told_in("docs/engines.md")
-def exchange(child: Child, cells: tuple[str, ...], cell_limit: float, progress: Progress) -> Observed | Lost | Expired:
+def exchange(child: Child, batch: Batch, cell_limit: float, progress: Progress) -> Observed | Lost | Expired:
     """Have a batch observed; each cell has `cell_limit` seconds. Unless the answer is Observed, the child is released.
 
     Raises ProbeError if the probe speaks of cells it was not asked for, leaves one out, or does not stop talking;
     UserError if the engine's adapter is at fault.
     """
-    send(child, Batch(cells))
+    cells = batch.cells
+    send(child, batch)
     own = frozenset(cells)
     most = MOST_MESSAGES * (1 + len(cells))
     quiet_limit = cell_limit + CAPTURE_LIMIT * len(cells)
     opened: str | None = None
+    during = ""
     deadline = time.monotonic() + quiet_limit
     for _ in range(most):
         match receive(child, deadline):
-            case Opened(cell):
+            case Opened(cell, doing):
                 if cell not in own:
                     raise ProbeError(f"the probe opened {cell}, which is not in its batch")
                 opened, deadline = cell, time.monotonic() + cell_limit
+                during = f" while {doing}" if doing else ""
                 progress.opened(cell)
             case Closed():
                 opened, deadline = None, time.monotonic() + quiet_limit
@@ -66,9 +69,9 @@ def exchange(child: Child, cells: tuple[str, ...], cell_limit: float, progress: 
             case Poisoned(cell, how):
                 if cell not in own:
                     raise ProbeError(f"the probe says {cell} broke it, which is not in its batch")
-                return Lost(cell, how, kill(child))
+                return Lost(cell, how + during, kill(child))
             case Died(how, words):
-                return Lost(opened, how, words)
+                return Lost(opened, how + during if opened else how, words)
             case None:
                 kill(child)
                 return Expired(opened, cell_limit if opened else quiet_limit)

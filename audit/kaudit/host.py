@@ -12,7 +12,7 @@ from kaudit.exchange import MOST_MESSAGES, Expired, Lost, exchange
 from kaudit.headers import difference
 from kaudit.progress import Progress
 from kaudit.table import Header
-from kaudit.wire import Failed, Hello, Note, Observed
+from kaudit.wire import Batch, Failed, Hello, Note, Observed
 
 START_LIMIT = 180.0
 """Seconds from start to Hello: a cold import of torch and an engine from a network disk takes a minute."""
@@ -62,7 +62,7 @@ class Host:
         assert self.header is not None
         return self.header
 
-    def ask(self, cells: tuple[str, ...], *, fresh: bool = False) -> Observed | Lost | Expired:
+    def ask(self, batch: Batch, *, fresh: bool = False) -> Observed | Lost | Expired:
         """Have a batch observed, in a process that has served no other if `fresh`.
 
         Raises UserError if the probe dies again and again with no cell open, or comes back as another engine.
@@ -70,7 +70,7 @@ class Host:
         if fresh and self.child is not None and self.child.served:
             stop(self.child)
             self.child = None
-        answer = exchange(self._ready(), cells, self.cell_limit, self.progress)
+        answer = exchange(self._ready(), batch, self.cell_limit, self.progress)
         if not isinstance(answer, Observed):
             self.child = None
         if self.closing:

@@ -8,9 +8,14 @@ from kaudit.timing import Timing
 
 
 class Batch(Struct, frozen=True, tag="batch"):
-    """To the probe: the cells to observe, by id, in one profiler session."""
+    """To the probe: the cells to observe, by id, in one profiler session.
+
+    `blocking`: it waits for the GPU after each cell. Without, it waits after all of them: what goes wrong on the GPU
+    may then come out with another cell open, or none.
+    """
 
     cells: tuple[str, ...]
+    blocking: bool = True
 
 
 class Hello(Struct, frozen=True, tag="hello"):
@@ -40,9 +45,13 @@ class Note(Struct, frozen=True, tag="note"):
 
 
 class Opened(Struct, frozen=True, tag="opened"):
-    """From the probe: this cell is being worked on. Whatever kills the process next is this cell's doing."""
+    """From the probe: this cell is being worked on. Whatever kills the process next is this cell's doing.
+
+    `doing`: what beside running it, "timing it".
+    """
 
     cell: str
+    doing: str = ""
 
 
 class Closed(Struct, frozen=True, tag="closed"):

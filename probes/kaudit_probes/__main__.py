@@ -6,18 +6,17 @@ import faulthandler
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from kaudit.cell import Cell
 from kaudit.errors import UserError
-from kaudit.wire import Batch, Failed, FromProbe, Hello, Note
+from kaudit.wire import Batch, Failed, FromProbe, Hello, Note, Observed
 
-if TYPE_CHECKING:
-    from kaudit_probes.observe import Observer
-    from kaudit_probes.predict import Predictor
+Observe = Callable[[Sequence[Cell], bool], Observed]
+"""What serves the cells of a batch; whether it is blocking."""
 
 
 def main() -> int:
@@ -26,13 +25,14 @@ def main() -> int:
     faulthandler.enable()
 
     replies = os.fdopen(arguments.out_fd, "wb")
+    os.register_at_fork(after_in_child=partial(_fall_silent, (arguments.in_fd, arguments.out_fd)))
 
     def send(message: FromProbe) -> None:
         replies.write(msgspec.json.encode(message) + b"\n")
         replies.flush()
 
     try:
-        observer, hello = _begin(arguments, send)
+        observe, hello = _begin(arguments, send)
     except UserError as error:
         send(Failed(str(error)))
         return 0
@@ -45,14 +45,14 @@ def main() -> int:
         for line in requests:
             batch = msgspec.json.decode(line, type=Batch)
             try:
-                send(observer.observe([Cell.parse(cell) for cell in batch.cells]))
+                send(observe([Cell.parse(cell) for cell in batch.cells], batch.blocking))
             except UserError as error:
                 send(Failed(str(error)))
                 return 0
     return 0
 
 
-def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> "tuple[Observer | Predictor, Hello]":
+def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> tuple[Observe, Hello]:
     """What serves the cells, and what it is. Raises UserError, and ImportError where torch is absent."""
     import torch
 
@@ -69,7 +69,8 @@ def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> 
             if getattr(arguments, option):
                 what = f"--engine {arguments.engine} predicts and runs nothing"
                 raise UserError(f"--{option}: {what}; leave out one of them")
-        return predict.begin(kind, arguments.engine, arguments.device, send)
+        predictor, hello = predict.begin(kind, arguments.engine, arguments.device, send)
+        return lambda cells, _: predictor.observe(cells), hello
     device = devices.here(arguments.device, torch.cuda.is_available())
     engine = kind(device)
     conform.check_engine(engine)
@@ -85,7 +86,7 @@ def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> 
     )
     capture = Capture(device)
     timer = Timer(capture, arguments.timing) if arguments.timing else None
-    return Observer(engine, capture, send, arguments.numerics, timer), hello
+    return Observer(engine, capture, send, arguments.numerics, timer).observe, hello
 
 
 def _arguments() -> argparse.Namespace:
@@ -97,6 +98,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--in-fd", type=int, required=True)
     parser.add_argument("--out-fd", type=int, required=True)
     return parser.parse_args()
+
+
+def _fall_silent(pipes: tuple[int, int]) -> None:
+    """A process that a cell forked is not the probe: where it unwinds, it must not speak to the sweep, nor take cells."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for pipe in pipes:
+        os.dup2(nowhere, pipe)
+    os.close(nowhere)
 
 
 def _die_with_parent() -> None:

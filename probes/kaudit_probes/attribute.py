@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kaudit.observation import Kernel
 from kaudit_probes.families import classify
-from kaudit_probes.trace import Event, Trace, leaves
+from kaudit_probes.trace import Event, Thread, Trace, leaves
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ def agreed(takes: Sequence[Verdict], runs: int) -> Verdict:
     """What `runs` captures of one op come to, in each of which it was run once: what they all show, or no verdict.
 
     A capture that lost a launch and its kernel together looks whole, and so does one with a kernel under another name.
-    The other run tells: a second loss would have to hit the same launch.
+    The other run tells: a second loss would have to hit the same launch. An op without a launch did its work where its
+    range does not show it, or none.
     """
     if len(takes) != runs:
         return Unhealthy(f"it was marked {len(takes)} times in {runs} runs, needs once in each")
@@ -49,6 +50,8 @@ def agreed(takes: Sequence[Verdict], runs: int) -> Verdict:
             case Healthy():
                 shown.append(take)
     first, *others = shown
+    if not first.kernels:
+        return Unhealthy("nothing was launched in its range")
     for other in others:
         if odd := {*first.kernels} ^ {*other.kernels}:
             name = min(kernel.name for kernel in odd)
@@ -61,50 +64,57 @@ def agreed(takes: Sequence[Verdict], runs: int) -> Verdict:
 def attribute(trace: Trace, expected: Sequence[str], sentinels: Sequence[str], on_gpu: bool) -> dict[str, Verdict]:
     """The verdict of each expected range, by name.
 
-    A session is sound if both sentinels show a kernel and no device activity lacks its launch; if it is not, none of
-    its ranges is. A range is sound if it stands once in the trace and each of its launches has its device activity: one
-    for a plain launch, at least one for a graph launch, whose kernels all carry the one correlation id.
+    A session is sound if both sentinels show a kernel, no device activity lacks its launch, and the thread of the
+    sentinels made all launches; if it is not, none of its ranges is. A range is sound if it stands once in the trace,
+    and each of its launches has its device activity: one for a plain launch, at least one for a graph launch, whose
+    kernels all carry the one correlation id.
     """
-    verdicts = _on_gpu(trace, {*expected, *sentinels}) if on_gpu else _on_cpu(trace, {*expected, *sentinels})
+    names = {*expected, *sentinels}
+    launches = trace.launches() if on_gpu else _leaf_ops(trace)
+    held = _held(launches, trace.ranges, names)
+    verdicts = _on_gpu(trace, held) if on_gpu else {name: _of_ops(ops) for name, ops in held.items()}
     counts = Counter(span.name for span in trace.ranges)
-    for name in {*expected, *sentinels}:
+    for name in names:
         if counts[name] != 1:
             verdicts[name] = Unhealthy(f"its range stands {counts[name]} times in the trace, needs once")
-    fault = _session_fault(trace, [verdicts[name] for name in sentinels])
+    own = {launch.thread for name in sentinels for launch in held[name]}
+    fault = _session_fault(trace, [verdicts[name] for name in sentinels], launches, own)
     return {name: Unhealthy(fault) if fault else verdicts[name] for name in expected}
 
 
-def _session_fault(trace: Trace, sentinels: Sequence[Verdict]) -> str:
+def _session_fault(trace: Trace, sentinels: Sequence[Verdict], launches: Sequence[Event], own: set[Thread]) -> str:
     for verdict in sentinels:
         match verdict:
             case Unhealthy(why):
                 return f"a sentinel kernel of the session is not seen: {why}"
             case Healthy(kernels) if not kernels:
                 return "a sentinel kernel of the session is not seen"
-    launched = {call.correlation for call in trace.calls}
-    orphans = sum(activity.correlation not in launched for activity in trace.activities)
-    return f"{orphans} device activities of the session have no launch call" if orphans else ""
+    launched = {call.args.correlation for call in trace.calls}
+    if orphans := sum(activity.args.correlation not in launched for activity in trace.activities):
+        return f"{orphans} device activities of the session have no launch call"
+    if foreign := sum(launch.thread not in own for launch in launches):
+        return f"{foreign} launches of the session are another thread's: it cannot be told for which op they are"
+    return ""
 
 
-def _on_gpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
+def _on_gpu(trace: Trace, held: dict[str, list[Event]]) -> dict[str, Verdict]:
     by_correlation: dict[int, list[Event]] = defaultdict(list)
     for activity in trace.activities:
-        by_correlation[activity.correlation].append(activity)
-    verdicts: dict[str, Verdict] = {}
-    for name, calls in _held(trace.launches(), trace.ranges, names).items():
-        verdicts[name] = _account(_outermost(calls), by_correlation)
-    return verdicts
+        by_correlation[activity.args.correlation].append(activity)
+    return {name: _account(_outermost(calls), by_correlation) for name, calls in held.items()}
 
 
 def _account(calls: Sequence[Event], by_correlation: dict[int, list[Event]]) -> Verdict:
     kernels: list[Kernel] = []
     device_us = 0.0
     busy: list[tuple[float, float]] = []
-    if len({call.correlation for call in calls}) != len(calls):
+    if len({call.args.correlation for call in calls}) != len(calls):
         return Unhealthy("two launches carry one correlation id")
     for call in calls:
         # A graph's nodes are numbered as they were captured; parallel branches of it start in any order.
-        activities = sorted(by_correlation[call.correlation], key=lambda found: (found.args.graph_node, found.start))
+        activities = sorted(
+            by_correlation[call.args.correlation], key=lambda found: (found.args.graph_node, found.start)
+        )
         if not activities:
             missing = sum(not by_correlation[other.correlation] for other in calls)
             return Unhealthy(f"{missing} of {len(calls)} launches have no device activity")
@@ -117,10 +127,7 @@ def _account(calls: Sequence[Event], by_correlation: dict[int, list[Event]]) -> 
 
 
 def _outermost(calls: Sequence[Event]) -> list[Event]:
-    """A runtime launch shows the driver call that it makes as an event of its own, inside it, with its correlation.
-
-    Launches of other threads may stand between the two.
-    """
+    """A runtime launch shows the driver call that it makes as an event of its own, inside it, with its correlation."""
     kept: list[Event] = []
     latest: dict[int, Event] = {}
     for call in sorted(calls, key=lambda call: (call.start, -call.end)):
@@ -131,15 +138,15 @@ def _outermost(calls: Sequence[Event]) -> list[Event]:
     return kept
 
 
-def _on_cpu(trace: Trace, names: set[str]) -> dict[str, Verdict]:
+def _leaf_ops(trace: Trace) -> list[Event]:
     ops = [op for op in trace.ops if classify(op.name).role != "none"]
-    atoms = frozenset(op.name for op in ops if classify(op.name).atom)
-    verdicts: dict[str, Verdict] = {}
-    for name, held in _held(list(leaves(ops, atoms)), trace.ranges, names).items():
-        order = tuple(_cpu_kernel(op) for op in held)
-        busy = tuple((op.start, op.end) for op in held)
-        verdicts[name] = Healthy(grouped(order), sum(op.us for op in held), busy, order)
-    return verdicts
+    return list(leaves(ops, frozenset(op.name for op in ops if classify(op.name).atom)))
+
+
+def _of_ops(ops: Sequence[Event]) -> Verdict:
+    order = tuple(_cpu_kernel(op) for op in ops)
+    busy = tuple((op.start, op.end) for op in ops)
+    return Healthy(grouped(order), sum(op.us for op in ops), busy, order)
 
 
 def _held(events: Sequence[Event], ranges: Sequence[Event], names: set[str]) -> dict[str, list[Event]]:

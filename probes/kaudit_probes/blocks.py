@@ -9,9 +9,10 @@ import torch
 
 from kaudit.observation import Kernel, Ran, Rejection
 from kaudit_probes.attribute import Healthy, Unhealthy, Verdict
-from kaudit_probes.capture import Capture, profiling
+from kaudit_probes.capture import Capture
 from kaudit_probes.engines import Heard, Path
 from kaudit_probes.listen import Listener
+from kaudit_probes.recording import recording
 from kaudit_probes.rows import graph_mode, has_roles, path_shown
 from kaudit_probes.seen import Block, Seen, Unseen
 from kaudit_probes.stamp import device as stamped
@@ -42,7 +43,7 @@ class Blocks:
         arguments that do not go together.
         """
         _check(paths, announced, device)
-        if profiling():
+        if recording():
             raise RuntimeError("kernels() inside another kernels() or torch.profiler: only one profiler can run")
         kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
         capture = self._captures.get(kind) or self._captures.setdefault(kind, Capture(kind))

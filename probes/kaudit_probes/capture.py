@@ -13,8 +13,10 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from kaudit.errors import UserError
 from kaudit_probes.attribute import Unhealthy, Verdict, attribute
 from kaudit_probes.engines import Span
+from kaudit_probes.recording import Recording
 from kaudit_probes.trace import TraceError, read
 
 _FIRST, _LAST = "kaudit/first", "kaudit/last"
@@ -29,16 +31,24 @@ class Session:
 
     def __init__(self) -> None:
         self._opened: list[tuple[str, str]] = []
+        self._open = ""
         self.verdicts: Mapping[str, Mapping[str, Sequence[Verdict]]] = {}
 
     def span(self, cell: str) -> Span:
-        """Spans for the ops of one cell."""
+        """Spans for the ops of one cell. To open one inside another raises UserError: whose the launches are could not
+        be told."""
 
         @contextmanager
         def op_span(op: str) -> Iterator[None]:
+            if self._open:
+                raise UserError(f"the adapter marks {op} while {self._open} is open, for {cell}; mend it")
+            self._open = op
             self._opened.append((cell, op))
-            with record_function(_range(len(self._opened))):
-                yield
+            try:
+                with record_function(_range(len(self._opened))):
+                    yield
+            finally:
+                self._open = ""
 
         return op_span
 
@@ -59,31 +69,29 @@ class Capture:
     def __init__(self, device: str) -> None:
         self.on_gpu = device == "cuda"
         self._sentinel = torch.zeros(1, device=device)
-        self._activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.on_gpu else [])]
-        with self.session():
-            pass
+        # torch's own class prepares the process, too: with graphs and CUDA before 12.6 CUPTI must never be torn down.
+        with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.on_gpu else [])]):
+            self._show(_FIRST)
 
     @contextmanager
     def session(self) -> Iterator[Session]:
         """One profiler session around the block; what is raised in it ends it without verdicts."""
         session = Session()
-        with profile(activities=self._activities, acc_events=False) as profiler:
+        with Recording(self.on_gpu) as recording:
             self._show(_FIRST)
             yield session
             self._show(_LAST)
-            ended = not profiling()
-        session.end(self._verdicts(profiler, session.ranges(), ended))
+        session.end(self._verdicts(recording, session.ranges()))
 
     def synchronize(self) -> None:
         if self.on_gpu:
             torch.cuda.synchronize()
 
-    def _verdicts(self, profiler: profile, ranges: Sequence[str], ended: bool) -> Sequence[Verdict]:
-        if ended:
-            return [Unhealthy("another profiler ran in the session and ended it")] * len(ranges)
+    def _verdicts(self, recording: Recording, ranges: Sequence[str]) -> Sequence[Verdict]:
         with tempfile.TemporaryDirectory(prefix="kaudit-") as folder:
             path = Path(folder, "trace.json")
-            profiler.export_chrome_trace(str(path))
+            if not recording.save(path):
+                return [Unhealthy("another profiler ran in the session and ended it")] * len(ranges)
             try:
                 trace = read(path)
             except TraceError:
@@ -96,11 +104,6 @@ class Capture:
         with record_function(name):
             self._sentinel.fill_(1.0)
         self.synchronize()
-
-
-def profiling() -> bool:
-    """Whether a profiler runs. A second one ends the first without a word; to ask that for its trace is a SIGSEGV."""
-    return torch._C._autograd._profiler_enabled()
 
 
 def _range(number: int) -> str:

@@ -18,8 +18,8 @@ from kaudit_probes import graphs
 from kaudit_probes.attribute import Healthy, Unhealthy, Verdict, agreed
 from kaudit_probes.capture import Capture, Session
 from kaudit_probes.compiling import FirstRuns, first_runs
-from kaudit_probes.engines import Call, Engine, Span, conform, names
-from kaudit_probes.failures import crash, first_line
+from kaudit_probes.engines import Call, Engine, conform, names
+from kaudit_probes.failures import crash, first_line, named
 from kaudit_probes.graphs import Graphed, Ungraphed
 from kaudit_probes.listen import Listener, at_info, forget_output
 from kaudit_probes.numerics import Checkable, Checked, Computed, check, checkable, unknown, with_numbers
@@ -78,9 +78,14 @@ class Observer:
         self._send, self._numerics, self._timer = send, numerics, timer
         self._paths = engine.paths()
         self._listed = names(self._paths)
+        self._blocking = True
 
-    def observe(self, cells: Sequence[Cell]) -> Observed:
-        """Raises UserError where the adapter is at fault. A cell that breaks the CUDA context ends the process."""
+    def observe(self, cells: Sequence[Cell], blocking: bool = True) -> Observed:
+        """`blocking`: wait for the GPU after each cell, so that a fault is found with the cell that made it; see Batch.
+
+        Raises UserError where the adapter is at fault. A cell that breaks the CUDA context ends the process.
+        """
+        self._blocking = blocking
         with at_info():
             return self._observe(cells)
 
@@ -93,10 +98,12 @@ class Observer:
                     ready.append(prepared)
                 case outcome:
                     outcomes[cell.id] = outcome
+        self._settle()
         session = Session()
         if ready:
             with self._capture.session() as session:
                 self._run_all(ready, outcomes, session)
+                self._settle()
         findings = _Findings()
         findings.rows += (Row(cell_id, WHOLE_CELL, outcome) for cell_id, outcome in outcomes.items())
         for prepared in ready:
@@ -115,19 +122,29 @@ class Observer:
         listener = Listener()
         with listener.listening():
             ready = _Ready(cell, self._engine.prepare(cell), listener)
-        conform.check_call(self._engine, cell.id, ready.call)
-        if self._timer:
-            ready.first = first_runs(partial(self._run, ready, nullcontext), _WARM_UPS)
-            return ready
-        for _ in range(_WARM_UPS):
-            self._run(ready, nullcontext)
+            conform.check_call(self._engine, cell.id, ready.call)
+            if self._timer:
+                ready.first = first_runs(partial(self._run_timed, ready.call), _WARM_UPS)
+            else:
+                for _ in range(_WARM_UPS):
+                    ready.call.run(nullcontext)
+                self._end_cell()
         return ready
 
-    def _run(self, ready: _Ready, span: Span) -> None:
-        with ready.listener.listening():
-            ready.call.run(span)
+    def _run_timed(self, call: Call) -> None:
+        call.run(nullcontext)
+        self._capture.synchronize()
+
+    def _end_cell(self) -> None:
+        if self._blocking:
             self._capture.synchronize()
-            ready.claimed = ready.call.claimed()
+
+    def _settle(self) -> None:
+        """Wait for all that the cells have launched. A fault of theirs ends the process with no cell open."""
+        try:
+            self._capture.synchronize()
+        except Exception:
+            os._exit(1)  # as where a cell broke the CUDA context: see _attempt
 
     def _run_all(self, ready: Sequence[_Ready], outcomes: dict[str, Outcome], session: Session) -> None:
         for prepared in ready:
@@ -137,24 +154,35 @@ class Observer:
 
     def _run_profiled(self, ready: _Ready, session: Session) -> None:
         call, cell_id = ready.call, ready.cell.id
-        for _ in range(_TAKES):
-            self._run(ready, session.span(cell_id))
-            if graphs.graphing(call) and isinstance(call.graph(), Graphed):
-                call.outline(session.span(graphs.outline_of(cell_id)))
-                self._capture.synchronize()
+        with ready.listener.listening():
+            for _ in range(_TAKES):
+                call.run(session.span(cell_id))
+                if graphs.graphing(call) and isinstance(call.graph(), Graphed):
+                    call.outline(session.span(graphs.outline_of(cell_id)))
+            self._end_cell()
+        ready.claimed = call.claimed()  # what asking makes it say was not announced
 
     def _words(self, ready: _Ready) -> Words:
         ready.graph = graphs.of(ready.call)
         conform.check_graph(self._engine, ready.cell.id, ready.graph)
         reasons = ready.graph.reasons if isinstance(ready.graph, Ungraphed) else ()
-        return Words(ready.claimed, self._engine.announced(ready.listener.heard()), ready.call.explain(), reasons)
+        announced = self._engine.announced(ready.listener.heard())
+        try:
+            return Words(ready.claimed, announced, ready.call.explain(), reasons)
+        except UserError:
+            raise
+        except Exception as error:  # it ran, and its kernels were seen: that stands, whatever asking comes to
+            if crash(error) == OUT_OF_MEMORY:
+                raise
+            self._capture.synchronize()
+            return Words(ready.claimed, announced, {}, reasons, named(error))
 
-    def _attempt(self, cell: Cell, work: Callable[[], T]) -> T | Outcome:
-        """Do a cell's work: what it raises is its outcome, unless it took the CUDA context with it.
+    def _attempt(self, cell: Cell, work: Callable[[], T], doing: str = "") -> T | Outcome:
+        """Do a cell's work: what it raises is its outcome, unless it took the CUDA context with it. `doing`: see Opened.
 
         A SystemExit is let through, and the cell stays open: an engine that exits has ended the process.
         """
-        self._send(Opened(cell.id))
+        self._send(Opened(cell.id, doing))
         result: T | Outcome
         try:
             result = work()
@@ -179,9 +207,9 @@ class Observer:
         if not seen:
             findings.redo[cell_id] = "the engine marked none of its ops"
             return
-        words = self._attempt(ready.cell, partial(self._words, ready))
+        words = self._attempt(ready.cell, partial(self._words, ready), "asking it why")
         if isinstance(words, Refused):  # it ran: what its adapter could not say of that is no refusal
-            words = Crashed(f"refused to explain itself: {words.reason}")
+            words = Crashed(f"refused to say what it did: {words.reason}")
         if not isinstance(words, Words):
             findings.rows.append(Row(cell_id, WHOLE_CELL, words))
             return
@@ -200,7 +228,7 @@ class Observer:
         if use := graphs.use(ready.graph, shown.values()):
             measures = [replace(measure, graph=use) for measure in measures]
         if self._timer and ready.first:  # before results are checked, which spoils caches on purpose
-            timed = self._attempt(ready.cell, partial(self._timer.time, ready.call, ready.first, shown))
+            timed = self._attempt(ready.cell, partial(self._timer.time, ready.call, ready.first, shown), "timing it")
             if timed == OUT_OF_MEMORY and not alone:
                 findings.redo[cell_id] = "no memory to time it beside the rest of its batch"
                 return
@@ -216,7 +244,7 @@ class Observer:
 
     def _checked(self, cell: Cell, call: Checkable) -> Mapping[str, Checked] | None:
         """None where memory ran out. Of a run that fails only here no result is known, but its kernels are."""
-        computed = self._attempt(cell, partial(self._numbers, call))
+        computed = self._attempt(cell, partial(self._numbers, call), "checking its results")
         if isinstance(computed, tuple):
             conform.check_numbers(self._engine, cell.id, self._listed, computed)
             return check(computed)  # no cell is open: the oracle's time is not the engine's

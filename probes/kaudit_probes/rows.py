@@ -3,40 +3,46 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec.structs import replace
 
 from kaudit.cell import Cell
-from kaudit.observation import GraphMode, Kernel, Ran, Reason, Rejection
+from kaudit.observation import GraphMode, Kernel, Ran, Reason, Rejection, Said
 from kaudit_probes.engines import Path
 
 Rejections = Mapping[str, tuple[Rejection, ...]]
 
-NOTHING = r"(?!)"
-"""Matches no name."""
+RAN_ALL_THE_SAME = Said("kaudit: its kernels ran all the same")
+"""Behind reasons against the path that ran: whoever gave them, the engine or kaudit's mirror of it, was wrong."""
 
 
 @dataclass(frozen=True)
 class Words:
     """What an engine says of one cell, per op: hints, to be held against the kernels.
 
-    `ungraphed`: of the whole cell, why it made no CUDA graph.
+    `ungraphed`: of the whole cell, why it made no CUDA graph. `unasked`: why it could not be asked, where it could not.
     """
 
     claimed: Mapping[str, str]
     announced: Rejections
     asked: Rejections
     ungraphed: tuple[Reason, ...] = ()
+    unasked: str = ""
 
 
 def ran(cell: Cell, op: str, kernels: tuple[Kernel, ...], paths: Sequence[Path], words: Words) -> Ran:
+    shown = path_shown(
+        [kernel.name for kernel in kernels],
+        paths,
+        lambda path: has_roles(path, kernels) and (path.fits is None or path.fits(cell, kernels)),
+    )
+    asked = _unasked(paths, shown, words.unasked) if words.unasked else words.asked.get(op, ())
     return Ran(
-        path=path_shown(
-            [kernel.name for kernel in kernels],
-            paths,
-            lambda path: has_roles(path, kernels) and (path.fits is None or path.fits(cell, kernels)),
-        ),
+        path=shown,
         kernels=kernels,
         claimed=words.claimed.get(op),
-        rejections=merged(words.announced.get(op, ()), words.asked.get(op, ())),
+        rejections=remarked(merged(words.announced.get(op, ()), asked), shown),
         graph_asked="full" if "cuda_graph" in cell.features else "eager",
         graph_got=graph_mode(kernels),
         ungraphed=words.ungraphed,
@@ -64,19 +70,37 @@ def path_shown(
     if found is None:
         return None
     foreign = [expression for path in paths for expression in path.shows if path is not found]
-    own = "|".join(f"(?:{expression})" for expression in (*found.shows, *found.also)) or NOTHING
-    rest = [name for name in names if not re.search(own, name)]
-    return None if any(re.search(expression, name) for expression in foreign for name in rest) else found.name
+    own = (*found.shows, *found.also)
+    rest = [name for name in names if not any(_matches(expression, name) for expression in own)]
+    return None if any(_matches(expression, name) for expression in foreign for name in rest) else found.name
 
 
 def _shown(path: Path, names: Sequence[str]) -> bool:
-    return all(any(re.search(expression, name) for name in names) for expression in path.shows)
+    return all(any(_matches(expression, name) for name in names) for expression in path.shows)
+
+
+@lru_cache(maxsize=1 << 14)
+def _matches(expression: str, name: str) -> bool:
+    """A sweep sees the same few hundred names in every cell."""
+    return re.search(expression, name) is not None
+
+
+def _unasked(paths: Sequence[Path], shown: str | None, why: str) -> tuple[Rejection, ...]:
+    """That nothing is known of the paths before the one that ran: an engine that could not be asked was not silent."""
+    listed = [path.name for path in paths]
+    faster = listed[: listed.index(shown)] if shown else []
+    return tuple(Rejection(path, "asked", (Said(f"kaudit: it could not be asked: {why}"),)) for path in faster)
 
 
 def merged(announced: Sequence[Rejection], asked: Sequence[Rejection]) -> tuple[Rejection, ...]:
     """What was announced, then what was asked of paths that the announcements leave out."""
     known = {rejection.path for rejection in announced}
     return (*announced, *(rejection for rejection in asked if rejection.path not in known))
+
+
+def remarked(rejections: Sequence[Rejection], shown: str | None) -> tuple[Rejection, ...]:
+    """The rejections; one of the very path that the kernels show is no longer the last word on it."""
+    return tuple(replace(no, reasons=(*no.reasons, RAN_ALL_THE_SAME)) if no.path == shown else no for no in rejections)
 
 
 def graph_mode(kernels: Sequence[Kernel]) -> GraphMode:

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,9 @@ class _Args(Struct, frozen=True, gc=False):
 
 _NO_ARGS = _Args()
 
+Thread = tuple[int | str, int | str]
+"""Process and thread, as a trace numbers them."""
+
 
 class Event(Struct, frozen=True, gc=False):
     """One event. On the host: an API call, an ATen op or a range; on the device: a kernel, a copy or a fill.
@@ -64,7 +68,7 @@ class Event(Struct, frozen=True, gc=False):
         return self.start + self.us
 
     @property
-    def thread(self) -> tuple[int | str, int | str]:
+    def thread(self) -> Thread:
         return self.pid, self.tid
 
     @property
@@ -102,7 +106,12 @@ class Trace:
     def launches(self) -> list[Event]:
         """API calls that launch: by their name, and whatever a device activity names as its origin."""
         caused = {activity.correlation for activity in self.activities}
-        return [call for call in self.calls if call.correlation in caused or _LAUNCHES.match(call.name)]
+        return [call for call in self.calls if call.correlation in caused or _launches(call.name)]
+
+
+@lru_cache(maxsize=1 << 10)
+def _launches(name: str) -> bool:
+    return _LAUNCHES.match(name) is not None
 
 
 class _Document(Struct, gc=False):
@@ -147,7 +156,7 @@ def sorted_out(events: Iterable[Event]) -> Trace:
 
 def leaves(ops: Iterable[Event], atoms: frozenset[str]) -> Iterator[Event]:
     """The innermost of nested ops, per thread; what runs inside an op named in `atoms` is that op's own business."""
-    open_ops: dict[tuple[int | str, int | str], list[Event]] = {}
+    open_ops: dict[Thread, list[Event]] = {}
     has_inner: set[int] = set()
     kept: list[Event] = []
     # Of two events that start together the longer is the outer one.

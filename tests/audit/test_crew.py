@@ -15,9 +15,10 @@ from test_sweep import Silent
 
 from fakes import fake_probe as fake
 from fakes.drive_sweep import FAKE_PROBE, cell
+from kaudit.conduct import Again
 from kaudit.crew import Job, Work
 from kaudit.errors import UserError
-from kaudit.observation import Ran
+from kaudit.observation import Crashed, Ran
 from kaudit.runs import Run
 from kaudit.sweep import SweepRequest, sweep
 
@@ -70,7 +71,7 @@ def test_a_cell_that_runs_alone_has_its_gpu_to_itself() -> None:
     first, second = work.take(), work.take()
     assert first
     assert second
-    work.done(first, [first.cells[0]], 1.0)
+    work.done(first, [Again(first.cells[0])], 1.0)
     waiting: SimpleQueue[Job | None] = SimpleQueue()
     thread = threading.Thread(target=lambda: waiting.put(work.take()))
     thread.start()
@@ -79,7 +80,7 @@ def test_a_cell_that_runs_alone_has_its_gpu_to_itself() -> None:
     work.done(second, [], 1.0)
     alone = waiting.get(timeout=10)
     thread.join()
-    assert alone == Job(first.run, first.cells[:1], last=True)
+    assert alone == Job(first.run, first.cells[:1], Again(first.cells[0]))
 
 
 def test_memory_and_time_that_other_jobs_take_are_no_outcome(tmp_path: Path) -> None:
@@ -90,6 +91,26 @@ def test_memory_and_time_that_other_jobs_take_are_no_outcome(tmp_path: Path) -> 
     asked = dataclasses.replace(request(tmp_path / "t.jsonl", (), jobs=2), cell_limit=2.0)
     _, table = sweep(cells, [], asked, Silent())
     assert {type(row.outcome) for row in table.rows.values()} == {Ran}
+
+
+@pytest.mark.parametrize("fate", [fake.BREAKS_THE_NEXT, fake.HANGS_THE_NEXT])
+def test_without_a_wait_after_each_cell_nobody_is_blamed_for_another(tmp_path: Path, fate: int) -> None:
+    cells = [*CELLS[:8], cell(fate), *CELLS[8:30]]
+    one, several = tmp_path / "one.jsonl", tmp_path / "several.jsonl"
+    sweep(cells, [], dataclasses.replace(request(one, ()), cell_limit=1.0), Silent())
+    told = Silent()
+    sweep(cells, [], dataclasses.replace(request(several, (), jobs=2), cell_limit=1.0), told)
+    assert several.read_bytes() == one.read_bytes()
+    assert any(note.endswith("cells run again, with a wait after each") for note in told.notes)
+
+
+def test_an_exception_in_company_counts_only_if_one_like_it_comes_alone(tmp_path: Path, log: Path) -> None:
+    odd = [cell(fake.RAISES, 64 + number) for number in range(9)]
+    victims = [cell(fake.RAISES_IN_COMPANY, 64 + number) for number in range(3)]
+    _, table = sweep([*CELLS[:9], *victims, *odd], [], request(tmp_path / "t.jsonl", ()), Silent())
+    crashed = {row.cell for row in table.rows.values() if isinstance(row.outcome, Crashed)}
+    assert crashed == {one.id for one in odd}
+    assert len(log.read_text().split()) == 1 + len(victims) + 1
 
 
 @pytest.mark.timed

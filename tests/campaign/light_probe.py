@@ -33,7 +33,8 @@ def main() -> None:
     probe.send(Hello("light", "1", device, {"torch": "2.8"}, {}, {"attention": ("fast", "slow"), "o_proj": ("fast",)}))
     with os.fdopen(arguments.in_fd, "rb") as batches:
         for line in batches:
-            probe.send(probe.observe(msgspec.json.decode(line, type=Batch).cells))
+            batch = msgspec.json.decode(line, type=Batch)
+            probe.send(probe.observe(batch.cells, batch.blocking))
 
 
 if __name__ == "__main__":

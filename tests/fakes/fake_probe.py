@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from kaudit.cell import Cell
-from kaudit.observation import OUT_OF_MEMORY, WHOLE_CELL, Kernel, Outcome, Ran, Row
+from kaudit.observation import OUT_OF_MEMORY, WHOLE_CELL, Crashed, Kernel, Outcome, Ran, Row
 from kaudit.table import Device
 from kaudit.wire import Batch, Closed, Failed, FromProbe, Hello, Measure, Note, Observed, Opened, Poisoned
 
@@ -23,6 +23,8 @@ DIES_IN_COMPANY, PRINTS, GARBLES, KILLS_CAPTURE, STALLS_CAPTURE = 107, 108, 109,
 FORGETS, INVENTS, TWICE, KILLS_ALL, LEAVES_A_CHILD = 112, 113, 114, 115, 116
 CHATTERS, ENDS_NO_LINE, FLOODS, STICKS = 117, 118, 119, 120
 STARVES, STARVES_IN_COMPANY, HANGS_IN_COMPANY = 121, 122, 123
+RAISES, RAISES_IN_COMPANY, BREAKS_THE_NEXT, HANGS_THE_NEXT = 124, 125, 126, 127
+ODD = {RAISES: "ValueError", RAISES_IN_COMPANY: "RuntimeError"}
 
 
 class Probe:
@@ -74,12 +76,21 @@ class Probe:
     def starves(self, cell: str, fate: int) -> bool:
         return fate == STARVES or (fate == STARVES_IN_COMPANY and self.served[0] != cell)
 
-    def observe(self, cells: tuple[str, ...]) -> Observed:
+    def raises(self, cell: str, fate: int) -> bool:
+        return fate == RAISES or (fate == RAISES_IN_COMPANY and self.served[0] != cell)
+
+    def observe(self, cells: tuple[str, ...], blocking: bool) -> Observed:
         fates = {cell: Cell.parse(cell).shape.batch for cell in cells}
         self.served += cells
+        late = 0
         for cell, fate in fates.items():
             self.send(Opened(cell))
+            if late:  # what an earlier cell has launched comes to light
+                self.work(cell, late, alone=False)
             self.work(cell, fate, alone=len(cells) == 1)
+            late = {BREAKS_THE_NEXT: POISONS, HANGS_THE_NEXT: HANGS}.get(fate, 0)
+            if blocking and late:
+                self.work(cell, late, alone=False)
             self.send(Closed())
         if KILLS_CAPTURE in fates.values() or KILLS_ALL in fates.values():
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -92,9 +103,11 @@ class Probe:
         }
         seen = [cell for cell, fate in fates.items() if cell not in redo and fate != FORGETS]
         starved = {cell for cell in seen if self.starves(cell, fates[cell])}
-        ran = [cell for cell in seen if cell not in starved]
+        raised = {cell for cell in seen if self.raises(cell, fates[cell])}
+        ran = [cell for cell in seen if cell not in starved | raised]
         rows = [Row(cell, op, self.seen(cell, op, fates[cell])) for cell in ran for op in ("attention", "o_proj")]
         rows += [Row(cell, WHOLE_CELL, OUT_OF_MEMORY) for cell in starved]
+        rows += [Row(cell, WHOLE_CELL, Crashed(f"{ODD[fates[cell]]}: cell {cell[-2:]} is odd")) for cell in raised]
         rows += [Row("decode/invented", WHOLE_CELL, _ran(1)) for fate in fates.values() if fate == INVENTS]
         rows += [row for row in rows if fates.get(row.cell) == TWICE]
         return Observed(tuple(rows), tuple(Measure(row.cell, row.op, time.monotonic()) for row in rows), redo)
@@ -139,7 +152,8 @@ def main() -> None:
     _begin(probe.send)
     with os.fdopen(arguments.in_fd, "rb") as batches:
         for line in batches:
-            probe.send(probe.observe(msgspec.json.decode(line, type=Batch).cells))
+            batch = msgspec.json.decode(line, type=Batch)
+            probe.send(probe.observe(batch.cells, batch.blocking))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kaudit_probes.attribute import Healthy, Unhealthy, attribute
+from kaudit_probes.attribute import Healthy, Unhealthy, agreed, attribute
 from kaudit_probes.trace import Event, sorted_out
 
 SENTINELS = ("first", "last")
@@ -111,13 +111,16 @@ def test_a_driver_call_inside_the_runtime_call_of_its_correlation_is_the_same_la
     assert verdicts([*session(), inner])["a"] == verdicts(session())["a"]
 
 
-def test_a_launch_of_another_thread_may_stand_between_a_runtime_call_and_its_driver_call() -> None:
-    inner = {**launch(2, 11.4, "cuLaunchKernelEx", 0.4), "cat": "cuda_driver"}
-    other = [{**launch(9, 11.2), "tid": 2}, kernel(9, 32.5)]
-    assert verdicts([*session(), inner, *other])["a"] == verdicts([*session(), *other])["a"]
-    assert isinstance(verdicts([*session(), inner, *other])["a"], Healthy)
+@pytest.mark.parametrize("at", [11.2, 19.5], ids=["inside an op", "between ops"])
+def test_whose_the_launch_of_another_thread_is_cannot_be_told(at: float) -> None:
+    found = verdicts([*session(), {**launch(9, at), "tid": 2}, kernel(9, 32.5)])
+    assert set(map(repr, found.values())) == {
+        repr(Unhealthy("1 launches of the session are another thread's: it cannot be told for which op they are"))
+    }
 
 
-def test_an_op_that_launches_nothing_is_healthy_and_empty() -> None:
+def test_a_range_in_which_nothing_was_launched_is_no_op_that_ran() -> None:
     events = [event for event in session() if event["args"].get("correlation") not in (2, 3, 4)]
-    assert verdicts(events)["a"] == Healthy((), 0.0)
+    empty = verdicts(events)["a"]
+    assert empty == Healthy((), 0.0)
+    assert agreed([empty, empty], 2) == Unhealthy("nothing was launched in its range")

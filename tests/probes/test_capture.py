@@ -1,6 +1,9 @@
+import threading
+
 import pytest
 import torch
 
+from kaudit.errors import UserError
 from kaudit_probes.attribute import Healthy, Unhealthy
 from kaudit_probes.capture import Capture, Session
 from kaudit_probes.trace import TraceError
@@ -70,3 +73,36 @@ def test_an_op_that_casts_its_scalar_is_that_op_not_a_copy() -> None:
     with Capture("cpu").session() as session, session.span("cell")("op"):
         x * 2.0 + 1.0
     assert kernels(session, "cell", "op") == [[("aten::mul", 1), ("aten::add", 1)]]
+
+
+def _aside(device: str) -> None:
+    """A softmax on a thread of its own."""
+    aside = threading.Thread(target=torch.softmax, args=(torch.ones(8, 8, device=device), -1))
+    aside.start()
+    aside.join()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("inside", [True, False], ids=["inside an op", "behind it"])
+def test_what_another_thread_launches_costs_the_session_its_verdicts(device: str, inside: bool) -> None:
+    x, capture = torch.ones(8, 8, device=device), Capture(device)
+    with capture.session() as session:
+        with session.span("cell")("op"):
+            torch.mm(x, x)
+            if inside:
+                _aside(device)
+        if not inside:
+            _aside(device)
+    (verdict,) = session.verdicts["cell"]["op"]
+    assert isinstance(verdict, Unhealthy)
+    assert "another thread's" in verdict.why
+
+
+def test_openings_do_not_overlap() -> None:
+    session = Session()
+    op_span = session.span("cell")
+    with op_span("outer"), pytest.raises(UserError, match="marks inner while outer is open, for cell"):  # noqa: SIM117
+        with op_span("inner"):
+            pass
+    with op_span("inner"):
+        pass

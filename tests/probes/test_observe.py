@@ -1,12 +1,14 @@
 """What becomes of a cell that does not simply run, when it stands in a batch with others."""
 
 import logging
+import threading
 from collections.abc import Mapping
 
 import pytest
 import torch
 
 from kaudit.cell import Cell
+from kaudit.errors import UserError
 from kaudit.observation import OUT_OF_MEMORY, Crashed, Ran, Refused, Rejection, Said, Skipped
 from kaudit.wire import Closed, FromProbe, Observed, Opened
 from kaudit_probes.capture import Capture
@@ -67,12 +69,22 @@ class ToyCall:
         with span("attention"):
             if self.batch == 6:
                 logging.getLogger("toy").info("no fast path today")
+            if self.batch in (6, 17, 18):
                 torch.bmm(x, x)
+            elif self.batch == 10:
+                aside = threading.Thread(target=torch.softmax, args=(x, -1))
+                aside.start()
+                aside.join()
+            elif self.batch == 11:
+                with span("attention"):
+                    torch.mm(x[0], x[0])
             else:
                 torch.mm(x[0], x[0])
 
     def claimed(self) -> Mapping[str, str]:
-        return {"attention": "fast"}
+        if self.batch == 18:
+            logging.getLogger("toy").info("not fast, since you ask")
+        return {"attention": "slow" if self.batch in (17, 18) else "fast"}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
         if self.batch == 17:
@@ -125,15 +137,51 @@ def test_a_cell_that_marks_no_op_is_not_a_cell_where_nothing_happened() -> None:
     assert not observed.rows
 
 
-def test_what_ran_and_cannot_be_explained_was_not_refused() -> None:
+def test_what_ran_and_cannot_be_explained_was_neither_refused_nor_silent() -> None:
     observed, _ = observe(1, 17)
     outcomes = {row.cell: row.outcome for row in observed.rows}
-    assert outcomes[cell(17).id] == Crashed("refused to explain itself: asked too much")
+    match outcomes[cell(17).id]:
+        case Ran(path="slow", rejections=(Rejection("fast", "asked", (Said(why),)),)) as shown:
+            assert why == "kaudit: it could not be asked: Refusal: asked too much"
+            assert not shown.contradiction
+        case found:
+            pytest.fail(str(found))
     assert isinstance(outcomes[cell(1).id], Ran)
+
+
+def test_what_asking_for_its_choice_makes_an_engine_say_was_not_announced() -> None:
+    observed, _ = observe(18)
+    (row,) = observed.rows
+    match row.outcome:
+        case Ran(path="slow", rejections=()):
+            pass
+        case found:
+            pytest.fail(str(found))
+
+
+def test_work_of_another_thread_is_not_nothing() -> None:
+    observed, _ = observe(10)
+    assert observed.redo == {
+        cell(10).id: "attention: 2 launches of the session are another thread's: "
+        "it cannot be told for which op they are"
+    }
+    assert not observed.rows
+
+
+def test_an_adapter_that_marks_one_op_inside_another_is_at_fault() -> None:
+    with pytest.raises(UserError, match=f"the adapter marks attention while attention is open, for {cell(11).id}"):
+        observe(11)
+
+
+def test_a_batch_without_waits_shows_the_same() -> None:
+    cells = [cell(1), cell(3), cell(6)]
+    observer = Observer(Toy(), Capture("cpu"), lambda _: None)  # type: ignore[arg-type] # Toy takes no device
+    assert observer.observe(cells, blocking=False).rows == observer.observe(cells).rows
 
 
 def test_the_conductor_knows_at_each_moment_which_cell_is_open() -> None:
     _, sent = observe(1, 2)
     one, two = Opened(cell(1).id), Opened(cell(2).id)
-    warm_up, run, words = [one, Closed(), two, Closed()], [one, Closed()], [one, Closed()]
+    warm_up, run = [one, Closed(), two, Closed()], [one, Closed()]
+    words = [Opened(cell(1).id, "asking it why"), Closed()]
     assert sent == [*warm_up, *run, *words]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.profiler import profile
 
 from kaudit.cell import Cell
 from kaudit.observation import Row
@@ -14,6 +13,7 @@ from kaudit_probes.capture import Capture
 from kaudit_probes.engines.sdpa import SdpaEngine
 from kaudit_probes.families import classify
 from kaudit_probes.observe import Observer
+from kaudit_probes.recording import Recording
 
 CELLS = [
     Cell.parse(f"prefill/{dtype}/kv-{dtype}/h4x2x64/contiguous/{mask}/none/plain/b1q17k17")
@@ -33,15 +33,16 @@ class Bench:
         self.observer = Observer(SdpaEngine(device), Capture(device), lambda _: None)
         self.events: Events = []
         self.spoil: Callable[[bytes], bytes] = lambda data: data
-        export = profile.export_chrome_trace
+        save = Recording.save
 
-        def spoiled(profiler: profile, path: str) -> None:
-            export(profiler, path)
-            data = Path(path).read_bytes()
+        def spoiled(recording: Recording, path: Path) -> bool:
+            saved = save(recording, path)
+            data = path.read_bytes()
             self.events = json.loads(data)["traceEvents"]
-            Path(path).write_bytes(self.spoil(data))
+            path.write_bytes(self.spoil(data))
+            return saved
 
-        monkeypatch.setattr(profile, "export_chrome_trace", spoiled)
+        monkeypatch.setattr(Recording, "save", spoiled)
         self.truth = self.rows()
         assert {row.cell for row in self.truth} == {cell.id for cell in CELLS}
         self.launched = [self.events[n] for n in launched(self.events)]
