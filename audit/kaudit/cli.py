@@ -88,13 +88,14 @@ def show(
     csv: Csv = None,
 ) -> None:
     """Print a table, or the whole story of one cell."""
-    from kaudit.measure import read_graphs, read_numbers
+    from kaudit.measure import read_graphs, read_numbers, with_measures
     from kaudit.report import columns as report
     from kaudit.report.story import story
     from kaudit.report.text import unclassified
     from kaudit.show import select
     from kaudit.table import read
 
+    check_output(csv, *with_measures(table))
     found = read(table)
     # Only a terminal has a width to keep to; a pipe gets each row on one line.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -128,7 +129,6 @@ def _show_times(found: "Table", path: Path, rows: "Sequence[Row]", csv: Path | N
         beside = measure_path(path)
         put = "" if beside.exists() else f"put {beside.name} beside it, or "
         raise UserError(f"{path}: nothing of that was timed; {put}sweep with --timing")
-    check_output(csv, path, measure_path(path))
     if csv is None:
         data(listing(chosen).lines(width))
     else:
@@ -146,7 +146,9 @@ def diff(
     output: Output = None,
 ) -> None:
     """Say what moved between two tables, and why."""
-    check_output(output, before, after)
+    from kaudit.measure import with_measures
+
+    check_output(output, *with_measures(before, after))
     _deliver(_compared(before, after, across, timing, most), form, output)
 
 
@@ -174,9 +176,11 @@ def gate(
     from kaudit.expect import check_names, unmet
     from kaudit.gate import verdict
     from kaudit.matrix import load
+    from kaudit.measure import with_measures
     from kaudit.policy import Policy, load_policy, load_waivers
 
-    check_output(output, *(path for path in (before, after, policy, waivers) if path))
+    others = (policy, waivers, Path(expect) if expect else None)
+    check_output(output, *with_measures(before, after), *(path for path in others if path))
     rules = load_policy(policy) if policy else Policy()
     timed = rules.kinds & {"slower", "faster"}
     if timed and not timing:

@@ -1,7 +1,5 @@
 """`kaudit doctor`: can kaudit see here? Asked in the Python that has the engine; the answers as lines of text."""
 
-import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -9,7 +7,7 @@ from textwrap import wrap
 
 import msgspec
 
-from kaudit.child import how_ended, last_words
+from kaudit.asking import ask, unanswered
 from kaudit.diagnosis import (
     TRIAL,
     Checked,
@@ -21,7 +19,6 @@ from kaudit.diagnosis import (
     Ok,
     Warn,
 )
-from kaudit.errors import UserError
 
 LIMIT = 180.0
 """Seconds for all checks: torch from a cold network disk and the profiler's start take some; a hang takes them all."""
@@ -37,34 +34,29 @@ def examine(python: str, device: str) -> list[Checked]:
 
     Raises UserError where that Python cannot be asked.
     """
-    command = [python, "-P", "-m", "kaudit_probes.doctor", "--device", device]
-    with tempfile.TemporaryFile() as said:
-        try:
-            ended = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, timeout=LIMIT, check=False
-            )
-            answers, how = ended.stdout, how_ended(ended.returncode) if ended.returncode else ""
-        except subprocess.TimeoutExpired as late:
-            answers, how = late.stdout or b"", f"no end after {LIMIT:.0f} s"
-        except OSError as error:
-            raise UserError(f"--python: {python}: {error.strerror}; name a Python that has the engine") from None
-        words = last_words(said)
-    told = list(_told(answers))
+    what = "be examined"
+    printed = ask(python, what, "kaudit_probes.doctor", "--device", device, limit=LIMIT)
+    told = list(_told(printed.text))
     checked = [each for each in told if isinstance(each, Checked)]
     match told:
         case []:
-            raise UserError(f"--python {python}: cannot be examined: {how}: {words}; install kaudit there")
+            raise unanswered(python, what, printed.fault)
         case [*_, Checking(name)]:
-            fault = Fault(f"the process that checks died of it: {how}: {words}", "report it, with this whole output")
-            checked.append(Checked(name, fault))
+            checked.append(_ended(name, f"the process that checks died of it: {printed}"))
+        case _ if TRIAL not in {each.name for each in checked}:
+            checked.append(_ended(TRIAL, f"the process that checks did not get to it: {printed}"))
     return checked
+
+
+def _ended(name: str, found: str) -> Checked:
+    return Checked(name, Fault(found, "report it, with this whole output"))
 
 
 def _told(answers: bytes) -> Iterator[Checking | Checked]:
     """What is no word of the checks is left out: a Python may print at its start, before they have stdout."""
     for line in answers.splitlines(keepends=True):
         if line.endswith(b"\n"):
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 yield _decoder.decode(line)
 
 

@@ -1,15 +1,14 @@
 """Which GPUs a sweep is shared out between."""
 
 import os
-import subprocess
 from collections.abc import Sequence
 
+from kaudit.asking import ask, unanswered
 from kaudit.errors import UserError, told_in
 
-LISTING_LIMIT = 60.0
-"""Seconds: the listing imports no torch, yet a driver that has to wake its GPUs takes its time."""
-
 ALL = "all"
+UUIDS = ("GPU-", "MIG-")
+"""How the names begin that NVML gives to GPUs and to instances of a split one."""
 
 
 @told_in("docs/capture.md")
@@ -45,12 +44,11 @@ def _usable(python: str) -> Sequence[str]:
 
 
 def _all(python: str) -> Sequence[str]:
-    command = [python, "-P", "-m", "kaudit_probes.gpus"]
-    try:
-        ran = subprocess.run(command, capture_output=True, timeout=LISTING_LIMIT, text=True, errors="replace")
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"--python {python}: cannot list the GPUs: {error}; name a Python that has kaudit") from None
-    if ran.returncode or not ran.stdout:
-        said = ran.stderr.strip().splitlines() or ["there is none"]
-        raise UserError(f"--devices: cannot list the GPUs: {said[-1]}; leave it out, or set CUDA_VISIBLE_DEVICES")
-    return ran.stdout.splitlines()
+    what = "list the GPUs"
+    printed = ask(python, what, "kaudit_probes.gpus")
+    names = printed.text.decode(errors="replace").splitlines()
+    if printed.trouble or not names or not all(name.startswith(UUIDS) for name in names):
+        fault = printed.fault if printed.trouble or names else "there is none"
+        mend = "leave out --devices, set CUDA_VISIBLE_DEVICES, or name a Python that has kaudit"
+        raise unanswered(python, what, fault, mend)
+    return names

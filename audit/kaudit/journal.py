@@ -6,7 +6,7 @@ killed sweep left after the last newline never happened. What is in the file is 
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from kaudit import files
 from kaudit.errors import UserError
 from kaudit.headers import difference
 from kaudit.observation import Row
@@ -77,6 +78,8 @@ def journal(path: Path, header: Header, *, resume: bool) -> Iterator[Journal]:
 def _open_locked(path: Path) -> int:
     while True:
         try:
+            with suppress(FileNotFoundError):
+                files.check_regular(path)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}; choose another --out") from None
@@ -101,7 +104,7 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _restore(file: int, path: Path, header: Header, *, resume: bool) -> set[tuple[str, str]]:
-    count = sum(1 for _ in _lines(file)) - 1
+    count = sum(1 for _ in _lines(file, path)) - 1
     if count < 1:
         os.ftruncate(file, 0)
         _write(file, path, [header])
@@ -109,18 +112,18 @@ def _restore(file: int, path: Path, header: Header, *, resume: bool) -> set[tupl
     if not resume:
         raise UserError(f"{path}: an unfinished sweep of {count} cells; go on with --resume, or delete it")
     try:
-        before = decode_header(next(_lines(file)), str(path), Header)
+        before = decode_header(next(_lines(file, path)), str(path), Header)
     except UserError:
         raise UserError(f"{path}:1: not the header of a sweep by this kaudit; delete the file to sweep anew") from None
     if changed := difference(before, header):
         raise UserError(f"{path}: {changed}; undo that to resume, or delete the file to sweep anew")
     done = {(entry.run, entry.cell) for entry in _entries(file, path)}
-    os.ftruncate(file, sum(map(len, _lines(file))))
+    os.ftruncate(file, sum(map(len, _lines(file, path))))
     return done
 
 
 def _entries(file: int, path: Path) -> Iterator[Entry]:
-    for number, line in enumerate(_lines(file), start=1):
+    for number, line in enumerate(_lines(file, path), start=1):
         if number > 1:  # the first is the header
             try:
                 yield _decoder.decode(line)
@@ -129,11 +132,14 @@ def _entries(file: int, path: Path) -> Iterator[Entry]:
                 raise UserError(f"{path}:{number}: {what}; delete the file to sweep anew") from None
 
 
-def _lines(file: int) -> Iterator[bytes]:
-    """The lines that are whole, with their newlines."""
-    with os.fdopen(os.dup(file), "rb") as reader:
-        reader.seek(0)
-        yield from (line for line in reader if line.endswith(b"\n"))
+def _lines(file: int, path: Path) -> Iterator[bytes]:
+    """The lines that are whole, with their newlines. Raises UserError where it cannot be read."""
+    try:
+        with os.fdopen(os.dup(file), "rb") as reader:
+            reader.seek(0)
+            yield from (line for line in files.lines(reader) if line.endswith(b"\n"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; mend that, or delete the file to sweep anew") from None
 
 
 def _write(file: int, path: Path, lines: Sequence[Header | Entry]) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kaudit import graph_columns, timing_columns
 from kaudit.atomic import replacing
 from kaudit.errors import UserError
+from kaudit.files import check_regular
 from kaudit.table import Stamp, read_stamp
 from kaudit.timing import Timings
 from kaudit.wire import GraphUse, Measure, Numbers
@@ -32,6 +33,18 @@ def measure_path(table: Path) -> Path:
     """`v1.jsonl` has its measures in `v1.measure.parquet`."""
     return table.with_name(table.name.removesuffix(".jsonl") + ".measure.parquet")
 
+
+def with_measures(*tables: Path) -> list[Path]:
+    """Tables, and the files that belong beside them, there or not."""
+    return [*tables, *(measure_path(table) for table in tables if table.name)]  # the root folder has no name
+
+
+MOST_ROWS = 1 << 24
+"""A million cells, more than which nobody sweeps unasked, of a dozen ops and the whole."""
+
+MOST_VALUES = 1 << 27
+"""Of one column: a hundred samples, the most of an op, in each of a million rows. Values that are all the same pack to
+nothing: 300 million rows of them to 5 MB."""
 
 MANIFEST = b"kaudit"
 """Key of the file's own metadata, where anything was timed: the stamp of the table, as JSON."""
@@ -169,7 +182,21 @@ def _ours(path: Path) -> Iterator[None]:
 
     theirs = ArrowException, msgspec.MsgspecError
     try:
+        check_regular(path)
+        _check_size(path)
         yield
     except (*theirs, OSError, ValueError, TypeError, LookupError, NotImplementedError, MemoryError) as error:
-        what = next(iter(str(error).splitlines()), type(error).__name__)
+        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        what = next(iter(told.splitlines()), type(error).__name__)
         raise UserError(f"{path}: not a measure file: {what}; sweep again, or move it away") from None
+
+
+def _check_size(path: Path) -> None:
+    """Raises ValueError for a file that unpacks to more than any sweep's."""
+    import pyarrow.parquet as pq
+
+    found = pq.read_metadata(path)
+    groups = [found.row_group(number) for number in range(found.num_row_groups)]
+    values = [sum(group.column(number).num_values for group in groups) for number in range(found.num_columns)]
+    if found.num_rows > MOST_ROWS or max(values, default=0) > MOST_VALUES:
+        raise ValueError(f"{found.num_rows} rows, {max(values, default=0)} values in a column")

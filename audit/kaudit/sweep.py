@@ -3,7 +3,6 @@
 Finished cells are kept in `<table>.partial`, which the table replaces at the end; the measures go beside it.
 """
 
-import os
 import re
 from collections.abc import Sequence
 from contextlib import closing
@@ -21,6 +20,7 @@ from kaudit.host import Host
 from kaudit.journal import Journal, journal
 from kaudit.observation import WHOLE_CELL, Row, Skipped
 from kaudit.others import results
+from kaudit.outputs import check_table
 from kaudit.progress import Labelled, Progress
 from kaudit.runs import Checks, Run, runs
 from kaudit.shard import Shard
@@ -62,13 +62,14 @@ def sweep(
     KeyboardInterrupt, is kept for `resume`.
     """
     if request.out is not None:
-        _check_writable(request.out)
+        check_table(request.out)
     everything = [*cells, *(cell for cell, _ in skipped)]
     own = request.shard.part(everything) if request.shard else {cell.id for cell in everything}
     hosts = _hosts(request, progress)
     try:
         header = _greet(hosts)
         out = request.out or Path(table_name(header.stamp, request.shard))
+        check_table(out)
         with journal(out.with_name(out.name + ".partial"), header, resume=request.resume) as kept:
             if request.resume and not kept.done:
                 progress.note(f"{kept.path}: nothing is kept there to resume; sweeping all cells")
@@ -174,13 +175,3 @@ def _header(hello: Hello, request: SweepRequest) -> Header:
         checks.repeat,
         request.numerics,
     )
-
-
-def _check_writable(out: Path) -> None:
-    """An hour's sweep must not end in what a glance can tell."""
-    if out.is_dir():
-        raise UserError(f"{out}: is a folder; name a file with --out")
-    if out.exists() and not out.is_file():
-        raise UserError(f"{out}: is no regular file, and a table would take its place; name a file with --out")
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise UserError(f"{out}: {out.parent} is not a folder that can be written; choose another --out")

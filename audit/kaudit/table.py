@@ -5,6 +5,7 @@ same file, a baseline lives in git, and one changed row is one changed line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
@@ -12,6 +13,7 @@ from typing import Self, TypeVar
 import msgspec
 from msgspec import Struct
 
+from kaudit import files
 from kaudit.atomic import replacing
 from kaudit.errors import UserError, told_in
 from kaudit.observation import WHOLE_CELL, Chosen, Other, Outcome, Predicted, Ran, Row
@@ -104,17 +106,17 @@ _encoder = msgspec.json.Encoder(order="sorted")
 @told_in("docs/table.md")
 def read(path: Path) -> Table:
     """Read a table. Raises UserError naming the line that is not a row, or how the schema differs."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name a table that `kaudit sweep` wrote") from None
-    if not lines:
-        raise UserError(f"{path}: the file is empty; sweep again to write it")
-    header = decode_header(lines[0], str(path), _FirstLine)
+    with _lines(path) as lines:
+        return _read(path, lines)
+
+
+def _read(path: Path, lines: Iterator[bytes]) -> Table:
+    # The header first: what is no table is not read to its end.
+    header = _first(path, lines)
     rows: dict[tuple[str, str], Row] = {}
     # Many cells share an outcome to the byte, an op that does not look at the KV cache for one: each is built once.
     outcomes: dict[bytes, Outcome] = {}
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in enumerate(lines, start=2):
         try:
             known = _line_decoder.decode(line)
             text = bytes(known.outcome)
@@ -141,8 +143,23 @@ def read(path: Path) -> Table:
 
 def read_stamp(path: Path) -> Stamp:
     """Of a table, of which no more than the first line is read. Raises UserError where that is no header."""
-    with path.open("rb") as file:
-        return decode_header(file.readline(), str(path), _FirstLine).stamp
+    with _lines(path) as lines:
+        return _first(path, lines).stamp
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterator[bytes]]:
+    try:
+        with files.reading(path) as file:
+            yield files.lines(file)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; name a table that `kaudit sweep` wrote") from None
+
+
+def _first(path: Path, lines: Iterator[bytes]) -> _FirstLine:
+    if (line := next(lines, None)) is None:
+        raise UserError(f"{path}: the file is empty; sweep again to write it")
+    return decode_header(line, str(path), _FirstLine)
 
 
 def _check_kind(outcome: Outcome | None, header: Header, where: str) -> None:

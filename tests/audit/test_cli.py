@@ -1,14 +1,23 @@
 """What a user meets: exit codes, one line a fault, data on stdout and words on stderr."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tables_for_tests import CELL, ran, table
+from tables_for_tests import CELL, header, ran, table
 
-from kaudit import cli
-from kaudit.table import write
+from kaudit import cli, files, measure
+from kaudit.check import faults
+from kaudit.errors import UserError
+from kaudit.hf_config import read_model
+from kaudit.journal import journal
+from kaudit.matrix import load
+from kaudit.policy import load_policy, load_waivers
+from kaudit.table import read, read_stamp, write
+from kaudit.terminal import guarded
 
 DOCS = Path(__file__).parents[2] / "docs"
 NO_TORCH = "import sys; sys.modules.update(torch=None, triton=None); from kaudit.cli import main; main()"
@@ -136,3 +145,134 @@ def test_help_imports_nothing_that_takes_its_time() -> None:
     )
     heavy = {"torch", "triton", "numpy", "pandas", "pyarrow", "pydantic", "rich", "yaml", "jinja2"}
     assert not heavy & set(kaudit(code=code).stderr.split())
+
+
+def _check(path: Path) -> None:
+    raise UserError(*faults(path))
+
+
+def _resume(path: Path) -> None:
+    with journal(path, header(), resume=True):
+        pass
+
+
+def _beside(reader: Callable[[Path], object]) -> Callable[[Path], object]:
+    return lambda path: reader(path.with_name(path.name.removesuffix(".measure.parquet")))
+
+
+MEASURES = {
+    "times": _beside(measure.read_times),
+    "numbers": _beside(measure.read_numbers),
+    "timings": _beside(measure.read_timings),
+    "graphs": _beside(measure.read_graphs),
+}
+READERS: dict[str, Callable[[Path], object]] = {
+    "table": read,
+    "stamp": read_stamp,
+    "check": _check,
+    "journal": _resume,
+    "policy": load_policy,
+    "waivers": load_waivers,
+    "matrix": lambda path: load(str(path)),
+    "config": read_model,
+    **MEASURES,
+}
+
+NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "device": (lambda path: path.symlink_to("/dev/zero"), "a pipe or a device, no regular file"),
+    "pipe": (os.mkfifo, "a pipe or a device, no regular file"),
+    "folder": (Path.mkdir, "Is a directory"),
+    "unreadable": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+    "huge": (lambda path: (path.touch(), os.truncate(path, 1 << 40)), "larger than 1 MiB|longer than 2 MiB|not a meas"),
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "kind"),
+    # A link that leads nowhere is no measures.
+    sorted({(reader, kind) for reader in READERS for kind in NO_FILES} - {(each, "unreadable") for each in MEASURES}),
+)
+def test_no_file_that_a_user_names_is_waited_for_or_read_for_ever(
+    reader: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_LINE", 2 << 20)
+    path = tmp_path / "named.measure.parquet"
+    make, fault = NO_FILES[kind]
+    make(path)
+    with pytest.raises((UserError, ValueError), match=fault) as error:
+        READERS[reader](path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+WRITERS = (
+    ("sweep", "{matrix}", "--device", "cpu", "--out"),
+    ("merge", "{one}", "{two}", "--out"),
+    ("diff", "{one}", "{two}", "--output"),
+    ("gate", "{one}", "{two}", "--policy", "{policy}", "--waivers", "{waivers}", "--expect", "{matrix}", "--output"),
+    ("show", "{one}", "--timing", "--csv"),
+    ("report", "{one}", "--out"),
+    ("report", "{one}", "{two}", "--out"),
+    ("matrix", "from-config", "{config}", "--out"),
+    ("bench", CELL, "--csv"),
+    ("bench", CELL, "--parquet"),
+)
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=" ".join)
+def test_what_is_written_is_looked_at_before_anything_is_read_and_is_none_of_that(
+    writer: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No file has anything in it that could be read."""
+    names = {name: tmp_path / f"{name}.jsonl" for name in ("matrix", "one", "two", "policy", "waivers", "config")}
+    arguments = [argument.format(**names) for argument in writer]
+    read = [path for path in names.values() if str(path) in arguments]
+    if "from-config" not in writer and "sweep" not in writer:
+        read += [measure.measure_path(path) for path in read if path.stem in ("one", "two")]
+    for path in read:
+        path.write_text("unread")
+    (tmp_path / "folder").mkdir()
+
+    def told(out: Path) -> str:
+        assert guarded(lambda: cli.app([*arguments, str(out)], standalone_mode=False)) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        (line,) = said.err.splitlines()
+        return line
+
+    for out in read:
+        assert told(out).startswith(f"error: {out}: is read here, and would be written over; name another file")
+    assert told(tmp_path / "folder").startswith(f"error: {tmp_path / 'folder'}: Is a directory; ")
+    assert told(tmp_path / "none" / "f").startswith(f"error: {tmp_path / 'none' / 'f'}: {tmp_path / 'none'} is not a f")
+    assert all(path.read_text() == "unread" for path in read)
+
+
+@pytest.mark.parametrize("command", [("sweep", "smoke", "--device", "cpu"), ("merge", "a.jsonl")], ids=" ".join)
+def test_a_table_and_its_measures_take_the_place_of_files_only(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    os.mkfifo(tmp_path / "beside.measure.parquet")
+    for out, at in (("pipe.jsonl", "pipe.jsonl"), ("beside.jsonl", "beside.measure.parquet")):
+        assert guarded(lambda out=out: cli.app([*command, "--out", str(tmp_path / out)], standalone_mode=False)) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {tmp_path / at}: is no regular file, and would be replaced by one; choose ")
+
+
+def test_a_report_of_a_table_with_a_page_s_name_does_not_take_its_place(
+    tables: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tables[0].rename(tables[0].with_name("table.html"))
+    kept = page.read_bytes()
+    assert guarded(lambda: cli.app(["report", str(page)], standalone_mode=False)) == 2
+    assert f"error: {page}: is read here" in capsys.readouterr().err
+    assert page.read_bytes() == kept
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="the system gives open files no path")
+def test_a_pipe_that_the_shell_makes_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    write(path, table(ran("flash")))
+    asked = f"{sys.executable} -m kaudit diff <(cat {path}) {path}"
+    ended = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "nothing changed\n")

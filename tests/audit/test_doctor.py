@@ -94,16 +94,43 @@ def test_a_check_that_hangs_ends_and_is_a_fault(tmp_path: Path, monkeypatch: pyt
     assert "no end after" in trial.finding.found
 
 
-@pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false"])
-def test_a_python_that_cannot_be_asked_is_one_line(python: str) -> None:
-    with pytest.raises(UserError, match=r"--python.*(name a Python that has the engine|install kaudit there)"):
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("exit 0", "died of it: exit 0"),
+        ("exec yes", "died of it: printed more than 1 MiB"),
+        ('echo \'{"type":"checked","name":"gpu","finding":{"type":"ok","found":""}}\'; exit 3', "get to it: exit 3"),
+    ],
+)
+def test_a_process_that_ends_before_the_trial_is_done_is_a_fault_that_says_how(
+    tmp_path: Path, command: str, found: str
+) -> None:
+    *_, trial = examine(python_that(tmp_path, command), "auto")
+    assert trial.name == "trial"
+    assert isinstance(trial.finding, Fault)
+    assert trial.finding.found.endswith(found)
+
+
+@pytest.mark.parametrize(
+    ("python", "fault"),
+    [
+        ("/nowhere/python", "No such file or directory"),
+        ("/bin/false", "exit 1: it printed nothing"),
+        ("/bin/true", "exit 0: it printed nothing"),
+        ("/bin/echo", "it printed something else"),
+    ],
+)
+def test_a_python_that_cannot_be_asked_is_one_line(python: str, fault: str) -> None:
+    with pytest.raises(
+        UserError, match=f"^--python {python}: cannot be examined: {fault}; name a Python that has kaudit$"
+    ):
         examine(python, "auto")
 
 
 def test_what_the_user_can_mend_is_one_line_and_exit_2() -> None:
     for arguments, fault in (
         (["--device", "tpu"], '--device: "tpu" is not one of auto, cpu, cuda'),
-        (["--python", "/nowhere/python"], "/nowhere/python: No such file or directory"),
+        (["--python", "/nowhere/python"], "/nowhere/python: cannot be examined: No such file or directory"),
     ):
         ended = kaudit("doctor", *arguments)
         assert ended.returncode == 2

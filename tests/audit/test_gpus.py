@@ -58,11 +58,12 @@ def test_what_the_user_hides_stays_hidden(
         ("3", "echo GPU-aa", '--devices: no GPU "3" here; write all, or some of GPU-aa, 0'),
         ("0,GPU-aa", "echo GPU-aa", "--devices: 0,GPU-aa names a GPU twice"),
         ("", "echo GPU-aa", '--devices: no GPU "" here'),
-        ("all", "true", "--devices: cannot list the GPUs: there is none"),
+        ("all", "true", "cannot list the GPUs: there is none; leave out --devices, set CUDA_VISIBLE_DEVICES, or "),
+        ("all", "echo GPU-aa; echo Welcome", "cannot list the GPUs: it printed something else; leave out --devices, "),
         (
             "all",
             "echo trace >&2; echo NVML Shared Library Not Found >&2; exit 1",
-            "GPUs: NVML Shared Library Not Found",
+            "cannot list the GPUs: exit 1: NVML Shared Library Not Found; leave out --devices, ",
         ),
     ],
 )

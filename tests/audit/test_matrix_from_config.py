@@ -142,4 +142,4 @@ def test_every_real_config_gives_a_matrix_or_one_line(tmp_path: Path, capsys: py
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     assert kaudit("matrix", "from-config", tmp_path / "config.json", "--out", tmp_path / "no" / "file.yaml") == 2
-    assert "file.yaml: No such file or directory; name a file" in capsys.readouterr().err
+    assert "no is not a folder that can be written; name a file" in capsys.readouterr().err

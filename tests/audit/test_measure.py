@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tables_for_tests import CELL, header
 
+from kaudit import measure
 from kaudit.errors import UserError
 from kaudit.measure import (
     MANIFEST,
@@ -172,3 +173,16 @@ def test_a_time_of_another_kind_is_one_line(tmp_path: Path, column: str, value: 
     frame.to_parquet(measure_path(table))
     with pytest.raises(UserError, match="not a measure file"):
         read_timings(table)
+
+
+@pytest.mark.parametrize(("most", "number"), [("MOST_ROWS", 2), ("MOST_VALUES", 4)])
+def test_a_file_that_unpacks_to_more_than_any_sweep_s_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, number: int
+) -> None:
+    table = tmp_path / "t.jsonl"
+    write(measure_path(table), TIMED, header().stamp)
+    assert read_timings(table)
+    monkeypatch.setattr(measure, most, number)
+    for reader in (read_times, read_numbers, read_timings, read_graphs):
+        with pytest.raises(UserError, match="not a measure file: 3 rows, 5 values in a column"):
+            reader(table)

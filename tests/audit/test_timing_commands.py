@@ -170,27 +170,6 @@ def test_tables_without_times_are_told_apart_from_tables_without_a_change(sides:
     assert "nothing of that was timed; put v2.measure.parquet beside it, or sweep with --timing" in ended.stderr
 
 
-def test_a_file_that_is_read_is_not_written_over(sides: tuple[Path, Path]) -> None:
-    v1, v2 = sides
-    matrix = v1.with_name("tiny.yaml")
-    matrix.write_text(MATRIX)
-    kept = {file: file.read_bytes() for file in v1.parent.iterdir()}
-    for arguments in (
-        ["show", v1, "--timing", "--csv", v1],
-        ["show", v1, "--timing", "--csv", measure_path(v1)],
-        ["sweep", matrix, "--device", "cpu", "--out", matrix],
-        ["report", v1, "--out", v1],
-        ["report", v1, v2, "--out", v2],
-        ["diff", v1, v2, "--output", v1],
-        ["gate", v1, v2, "--output", v2],
-    ):
-        ended = kaudit(*arguments)
-        assert (ended.returncode, ended.stdout) == (2, ""), arguments
-        (line,) = ended.stderr.splitlines()
-        assert line.startswith(f"error: {arguments[-1]}: is read here, and would be written over; name another file")
-    assert {file: file.read_bytes() for file in v1.parent.iterdir()} == kept
-
-
 def test_csv_of_one_cell_is_told_by_its_own_name(sides: tuple[Path, Path]) -> None:
     ended = kaudit("show", sides[0], "--cell", cells(1)[0], "--csv", sides[0].with_suffix(".csv"))
     assert ended.returncode == 2 and ended.stderr.startswith("error: --csv: has columns of its own")

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from kaudit.commands.options import MatrixFile, MaxCells, Only
 from kaudit.errors import UserError, told_in
-from kaudit.terminal import data, save, words
+from kaudit.terminal import check_output, data, save, words
 
 CELLS = "cells"
 """The command that stands in where none is named."""
@@ -56,6 +56,7 @@ def from_config(
     from kaudit.hf_config import read_model
     from kaudit.matrix.written import matrix_yaml
 
+    check_output(out, config)
     ranks = [_rank(given) for given in tp.split(",")]
     try:
         model = read_model(config)

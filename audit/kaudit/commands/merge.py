@@ -17,13 +17,15 @@ def merge(
     Exit 2 where a shard is missing, or two of them are not of one sweep.
     """
     from kaudit.growths import growths
-    from kaudit.measure import measure_path, merged_measures, read_timings
+    from kaudit.measure import measure_path, merged_measures, read_timings, with_measures
     from kaudit.measure import write as write_measures
     from kaudit.merge import merged
+    from kaudit.outputs import check_table
     from kaudit.report.summary import summary
     from kaudit.report.times import times
     from kaudit.table import read, write
 
+    check_table(out, *with_measures(*tables))
     whole = merged({path: read(path) for path in tables})
     measures = merged_measures(tables)
     write(out, whole)

@@ -23,18 +23,22 @@ def report(
     """Write a page that shows a table as a heat map, and the story of every cell; of two tables, what moved."""
     from kaudit.diff import changes, comparable
     from kaudit.growths import growths
+    from kaudit.measure import with_measures
     from kaudit.report.html import of_one_table, of_two_tables
 
-    check_output(out, table, *([table2] if table2 else []))
-    if table2 is None:
-        name, page = table.stem, of_one_table(_timed(table), growths(table))
-    else:
-        before, after = _timed(table), _timed(table2)
-        tables = before.table, after.table
-        context = comparable(*tables, across)
-        name = f"{table.stem}-to-{table2.stem}"
-        page = of_two_tables(before, after, list(changes(*tables, across)), context, across)
-    path = out or (table2 or table).with_name(f"{name}.html")
+    given = [table] if table2 is None else [table, table2]
+    read = with_measures(*given)
+    check_output(out, *read)
+    timed = [_timed(each) for each in given]
+    path = out or given[-1].with_name("-to-".join(each.stem for each in given) + ".html")
+    check_output(path, *read)
+    match timed:
+        case [one]:
+            page = of_one_table(one, growths(table))
+        case [before, after]:
+            tables = before.table, after.table
+            context = comparable(*tables, across)
+            page = of_two_tables(before, after, list(changes(*tables, across)), context, across)
     save(path, page.split("\n"))
     data([str(path)])
 

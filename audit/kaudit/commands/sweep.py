@@ -9,7 +9,7 @@ import typer
 
 from kaudit.commands.options import MOST, MatrixFile, MaxCells, Only, Python
 from kaudit.errors import UserError
-from kaudit.terminal import check_apart, data, words
+from kaudit.terminal import data, words
 
 
 def sweep(
@@ -50,6 +50,7 @@ def sweep(
     from kaudit.growths import growths
     from kaudit.matrix import expand, load
     from kaudit.measure import read_timings
+    from kaudit.outputs import check_table
     from kaudit.progress import progress
     from kaudit.report.summary import summary
     from kaudit.report.text import expectations
@@ -72,7 +73,7 @@ def sweep(
     if timing and jobs > 1:
         raise UserError("--timing: probes that share a device take each other's time; leave out --jobs")
     if out is not None:
-        check_apart(out, Path(matrix))
+        check_table(out, Path(matrix))
     part = Shard.parse(shard) if shard is not None else None
     loaded = load(matrix)
     plan = expand(loaded, max_cells).only(only)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from kaudit.files import reading
+
 MOST_BYTES = 1 << 20
 """Such a file has some KB; a device or a checkpoint named by mistake shall not be read whole."""
 
@@ -9,7 +11,7 @@ MOST_BYTES = 1 << 20
 def read_text(path: Path) -> str:
     """Raises ValueError, one line with the path, where it is no UTF-8 text of at most MOST_BYTES."""
     try:
-        with path.open("rb") as file:
+        with reading(path) as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ValueError(f"{path}: larger than {MOST_BYTES >> 20} MiB; name another file")
