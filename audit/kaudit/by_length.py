@@ -13,11 +13,11 @@ V = TypeVar("V")
 
 
 def by_length(values: Mapping[tuple[str, str], V]) -> Iterator[tuple[str, list[tuple[int, str, V]]]]:
-    """`values`: of cells and ops. Yields attention, or a call that is the same, with the kv_len, cell and value of
+    """`values`: of cells and ops. Yields each op of attention, by whatever name, with the kv_len, cell and value of
     otherwise equal cells, two or more, the shortest first."""
     groups: defaultdict[tuple[str, str, bool], list[tuple[int, str, V]]] = defaultdict(list)
     for (cell, op), value in values.items():
-        if op.partition("=")[0] == "attention":
+        if "attention" in op.partition("=")[0]:
             with cells_read():
                 parsed = Cell.parse(cell)
             key = _without_length(parsed), op, _whole(parsed.shape)

@@ -101,7 +101,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _fall_silent(pipes: tuple[int, int]) -> None:
-    """A process that a cell forked is not the probe: where it unwinds, it must not speak to the sweep, nor take cells."""
+    """A process that a cell forked is not the probe: it must not speak to the sweep, nor take cells from it."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for pipe in pipes:
         os.dup2(nowhere, pipe)

@@ -178,7 +178,7 @@ class Observer:
             return Words(ready.claimed, announced, {}, reasons, named(error))
 
     def _attempt(self, cell: Cell, work: Callable[[], T], doing: str = "") -> T | Outcome:
-        """Do a cell's work: what it raises is its outcome, unless it took the CUDA context with it. `doing`: see Opened.
+        """Do a cell's work: what it raises is its outcome, unless the CUDA context went with it. `doing`: as Opened's.
 
         A SystemExit is let through, and the cell stays open: an engine that exits has ended the process.
         """

@@ -59,6 +59,12 @@ def test_what_grows_with_the_length_is_not_told_whatever_the_allocator_rounds(
     assert not grown({1024: 1024 * bytes_a_token + shorter, 2048: 2048 * bytes_a_token + longer})
 
 
+def test_attention_is_compared_whatever_its_op_is_called() -> None:
+    peaks = {length: Timing("cupti", peak_bytes=scores(length)) for length in (1024, 2048)}
+    (finding,) = memory_growths({(CELL.format(length), "short_query_attention"): at for length, at in peaks.items()})
+    assert finding.op == "short_query_attention"
+
+
 def test_only_attention_of_otherwise_equal_cells_is_compared() -> None:
     assert not grown({1024: scores(1024)})
     other = CELL.replace("h32x8x128", "h8x8x128")

@@ -16,6 +16,7 @@ from kaudit.observation import Skipped
 from kaudit_probes.engines import ENGINES, flash_attn
 from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.flash_attn import FlashAttn2Engine, FlashAttn3Engine, FlashAttn4Engine, _Call
+from kaudit_probes.rows import path_shown
 
 KINDS = [FlashAttn2Engine, FlashAttn3Engine, FlashAttn4Engine]
 PREFILL = "prefill/bf16/kv-bf16/h8x2x64/contiguous/causal/none/plain/b3q32k32"
@@ -65,6 +66,25 @@ def test_what_cannot_be_said_is_skipped(kind: type[FlashAttn2Engine], cell: str,
     found = engine(kind).supports(Cell.parse(cell))
     assert isinstance(found, Skipped)
     assert why in found.reason
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        (
+            "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass",
+            FlashAttn2Engine,
+        ),
+        ("void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64, 64, 256, 4, false, false", FlashAttn2Engine),
+        ("void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::C", FlashAttn3Engine),
+        # torch's own, as its table of an H200 has it.
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass", None),
+        ("void pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4, false", None),
+    ],
+)
+def test_a_kernel_of_torch_proves_no_library(kernel: str, kind: type[FlashAttn2Engine] | None) -> None:
+    paths = (FlashAttn2Engine._path, FlashAttn3Engine._path, FlashAttn4Engine._path)
+    assert path_shown([kernel], paths) == (kind._path.name if kind else None)
 
 
 def test_the_second_has_one_head_dim() -> None:

@@ -11,14 +11,16 @@ from flashinfer_for_tests import CUSTOM, DECODE, FP8_KV, PREFILL, ROTATED, probl
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.matrix import expand, load
-from kaudit.observation import Rejection, Said, Skipped
+from kaudit.observation import Kernel, Rejection, Said, Skipped
 from kaudit_probes.engines import Heard
 from kaudit_probes.engines.declined import Declined
-from kaudit_probes.engines.flashinfer import FlashInfer, FlashInferCudaCores, _declining
+from kaudit_probes.engines.flashinfer import FlashInfer, FlashInferCudaCores, saying_no
 from kaudit_probes.engines.flashinfer_jit import Module, modules
-from kaudit_probes.engines.flashinfer_problem import problem_of
+from kaudit_probes.engines.flashinfer_problem import Planned, problem_of
 from kaudit_probes.engines.flashinfer_reasons import turned_down, unmet
-from kaudit_probes.rows import path_shown
+from kaudit_probes.rows import Words, path_shown, ran
+
+SINGLE_DECODE = DECODE.replace("paged16", "contiguous").replace("b2", "b1")
 
 
 @pytest.mark.parametrize(
@@ -35,8 +37,8 @@ from kaudit_probes.rows import path_shown
         (PREFILL, "paged"),
         (PREFILL.replace("paged16", "ragged"), "ragged"),
         (PREFILL.replace("paged16", "contiguous").replace("b2", "b1"), "single_prefill"),
-        (DECODE.replace("paged16", "contiguous").replace("b2", "b1"), "single_decode"),
-        (DECODE.replace("paged16", "contiguous").replace("b2", "b1").replace("causal", "custom"), "single_prefill"),
+        (SINGLE_DECODE, "single_decode"),
+        (SINGLE_DECODE.replace("causal", "custom"), "single_prefill"),
     ],
 )
 def test_each_cell_has_its_entry_point(cell: str, entry: str) -> None:
@@ -100,16 +102,45 @@ def test_every_condition_that_fa3_does_not_meet_is_a_reason(cell: str, sm: int, 
     assert all(str(reason).startswith("kaudit: ") for reason in reasons)  # FlashInfer says none of it
 
 
+def call(cell: str, **said: Any) -> Planned:
+    return Planned(problem(cell), lambda: None, **said)
+
+
 def test_what_the_mirrored_conditions_do_not_explain_is_not_explained_away() -> None:
-    assert "none of the conditions" in str(turned_down(problem(PREFILL), 90).reasons)
-    assert "first plan" in str(turned_down(problem(PREFILL), 90, reused=True).reasons)
+    assert "none of the conditions" in str(turned_down(call(PREFILL, asked="fa2"), 90))
+    assert "first plan" in str(turned_down(call(PREFILL, word="fa2", reused=True), 90))
+    assert turned_down(call(PREFILL, word="fa3"), 90) == ()
 
 
 @pytest.mark.parametrize("sm", [100, 103])
 def test_where_cudnn_stands_before_fa2_no_reason_of_fa3_is_given(sm: int) -> None:
-    rejection = turned_down(problem(PREFILL), sm)
+    (rejection,) = turned_down(call(PREFILL, word="fa2"), sm)
     assert rejection.path == "flashinfer:cudnn"
     assert "does not mirror" in str(rejection.reasons)
+    assert turned_down(call(SINGLE_DECODE), sm) == ()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "path", "remark"),
+    [
+        ("void flashinfer::SinglePrefillWithKVCacheKernel<flashinfer::KernelTraits<", "flashinfer:fa2", False),
+        ("void flashinfer::PrefillWithKVCacheKernel<flashinfer::CollectiveMainloop<", "flashinfer:fa3", True),
+    ],
+)
+def test_of_a_function_that_says_nothing_the_kernels_say_whether_fa3_was_turned_down(
+    kernel: str, path: str, remark: bool
+) -> None:
+    paths, asked = FlashInfer.paths(bare())["attention"], {"attention": turned_down(call(SINGLE_DECODE), 90)}
+    kernels = (Kernel(kernel, "flashinfer", "attention", 1),)
+    found = ran(Cell.parse(SINGLE_DECODE), "attention", kernels, paths, Words({}, {}, asked))
+    (about_fa3,) = found.rejections
+    assert (found.path, about_fa3.path) == (path, "flashinfer:fa3")
+    assert "single_decode_with_kv_cache" in str(about_fa3.reasons[0])
+    assert ("its kernels ran all the same" in str(about_fa3.reasons)) == remark
+
+
+def test_nothing_is_turned_down_for_decode_without_tensor_cores() -> None:
+    assert turned_down(call(SINGLE_DECODE, tensor_cores=False), 90) == ()
 
 
 def test_the_kernels_of_tensor_core_decode_bear_the_prefill_name() -> None:
@@ -168,7 +199,7 @@ def test_the_cast_of_fp8_queries_is_announced() -> None:
 )
 def test_what_flashinfer_does_not_take_is_a_refusal_without_the_source_line(error: Exception, said: str) -> None:
     assert FlashInfer.refusals == (Declined,)
-    with pytest.raises(Declined) as caught, _declining():
+    with pytest.raises(Declined) as caught, saying_no():
         raise error
     assert str(caught.value) == said
 
@@ -186,7 +217,7 @@ def test_what_flashinfer_does_not_take_is_a_refusal_without_the_source_line(erro
     ],
 )
 def test_a_mistake_is_no_refusal(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, _declining():
+    with pytest.raises(type(error)) as caught, saying_no():
         raise error
     assert caught.value is error
 

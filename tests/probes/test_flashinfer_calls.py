@@ -97,8 +97,10 @@ def test_flashinfers_own_dispatch_on_hopper(cell: str, words: dict[str, str | No
     assert {op: call.word for op, call in calls.items()} == words
     call = _Call(calls, 90, inputs)
     call.run(nullcontext)  # type: ignore[arg-type]
-    turned_down = {op for op, planned_call in calls.items() if (planned_call.word or planned_call.asked) == "fa2"}
-    assert call.explain().keys() == turned_down
+    words = {op: planned_call.word or planned_call.asked for op, planned_call in calls.items()}
+    single_decode = inputs.problem.entry == "single_decode"  # it says nothing, and no predicate is asked of it
+    assert call.explain().keys() == {op for op, word in words.items() if word == "fa2" or single_decode}
+    assert (None in words.values()) == single_decode
     assert "none of the conditions" not in str(call.explain())
 
 
@@ -108,7 +110,7 @@ def test_cuda_core_decode_says_nothing_of_its_back_end() -> None:
 
     inputs = Inputs(Cell.parse(DECODE), problem(DECODE, cuda_cores=True), torch.zeros(1024, dtype=torch.uint8))
     (call,) = planned(inputs, cuda_cores=True).values()
-    assert (call.word, call.asked) == (None, None)
+    assert (call.word, call.asked, call.tensor_cores) == (None, None, False)
 
 
 @pytest.mark.parametrize("pattern", ["*/bf16/*", "*/fp16/*"])

@@ -15,8 +15,9 @@ from kaudit.matrix import expand, load
 from kaudit.observation import Kernel, Ran, Skipped, Unmet
 from kaudit_probes.engines import Path
 from kaudit_probes.engines.declined import Declined
-from kaudit_probes.engines.flex import SHORT_QUERY, FlexEngine, decode_unmet, is_main
+from kaudit_probes.engines.flex import FlexEngine, decode_unmet, is_main
 from kaudit_probes.engines.flex_call import Attend, ScoreMod, arguments, compiled
+from kaudit_probes.engines.torch_attention import SHORT_QUERY
 from kaudit_probes.rows import Words, ran
 
 

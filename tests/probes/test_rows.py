@@ -58,6 +58,16 @@ def test_an_announcement_stands_before_an_answer_about_the_same_path() -> None:
     assert merged((told,), (asked, other)) == (told, other)
 
 
+def test_a_reason_against_the_path_that_ran_does_not_stand_alone() -> None:
+    asked = {"attention": tuple(Rejection(path, "asked", (Said(f"not {path}"),)) for path in ("split", "flash"))}
+    cell = Cell.parse("prefill/bf16/kv-bf16/h8x8x64/contiguous/causal/none/plain/b1q1k1")
+    found = ran(cell, "attention", (Kernel("flash_fwd", "fa2", "attention", 1),), PATHS, Words({}, {}, asked))
+    assert {no.path: [str(reason) for reason in no.reasons] for no in found.rejections} == {
+        "split": ["not split"],
+        "flash": ["not flash", "kaudit: its kernels ran all the same"],
+    }
+
+
 def test_the_graph_mode_is_read_off_the_kernels() -> None:
     eager, captured = Kernel("k", "f", "r", 1), Kernel("k", "f", "r", 1, graph=True)
     assert [graph_mode(kernels) for kernels in ([], [eager], [captured], [eager, captured])] == [

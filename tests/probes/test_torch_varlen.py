@@ -12,6 +12,7 @@ from kaudit.cell import Cell
 from kaudit.matrix import expand, load
 from kaudit.observation import Crashed, Ran, Refused, Skipped
 from kaudit_probes.engines.declined import Declined
+from kaudit_probes.engines.torch_attention import SHORT_QUERY
 from kaudit_probes.engines.torch_varlen import VarlenEngine, arguments, cudnn_unmet
 
 NEW = frozenset({"window_size", "enable_gqa", "seqused_k", "block_table"})
@@ -74,43 +75,56 @@ def test_what_the_installed_torch_lacks_is_skipped(monkeypatch: pytest.MonkeyPat
     assert engine.supports(cell("ragged", "causal", "b2q1k40")) is None
 
 
-@pytest.mark.parametrize(("reaches_cudnn", "paths"), [(False, ["flash"]), (True, ["cudnn", "flash"])])
+@pytest.mark.parametrize(
+    ("reaches_cudnn", "paths", "of_short"),
+    [(False, ["flash"], ["flash"]), (True, ["cudnn", "flash"], ["flash", "cudnn"])],
+)
 def test_cudnn_is_a_path_where_torch_can_take_it(
-    monkeypatch: pytest.MonkeyPatch, reaches_cudnn: bool, paths: list[str]
+    monkeypatch: pytest.MonkeyPatch, reaches_cudnn: bool, paths: list[str], of_short: list[str]
 ) -> None:
     monkeypatch.delattr("torch.nn.attention.varlen._can_use_cudnn", raising=False)
     if reaches_cudnn:
         monkeypatch.setattr("torch.nn.attention.varlen._can_use_cudnn", lambda: True, raising=False)
     engine = VarlenEngine("cpu")
-    assert [path.name for path in engine.paths()["attention"]] == [f"varlen:{name}" for name in paths]
+    listed = {op: [path.name.removeprefix("varlen:") for path in of_op] for op, of_op in engine.paths().items()}
+    assert listed == {"attention": paths, SHORT_QUERY: of_short}
 
 
 @pytest.mark.parametrize(
-    ("said", "claim", "turned_down"),
+    ("said", "claim", "q_len", "turned_down"),
     [
-        ("Using cuDNN backend for varlen_attn", "varlen:cudnn", False),
-        ("Using Flash Attention backend for varlen_attn", "varlen:flash", True),
+        ("Using cuDNN backend for varlen_attn", "varlen:cudnn", 129, False),
+        ("Using Flash Attention backend for varlen_attn", "varlen:flash", 129, True),
+        ("Using Flash Attention backend for varlen_attn", "varlen:flash", 128, False),
     ],
 )
 def test_what_it_logs_below_warning_is_its_claim_and_reaches_nobody_else(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said: str, claim: str, turned_down: bool
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    said: str,
+    claim: str,
+    q_len: int,
+    turned_down: bool,
 ) -> None:
+    op = "attention" if q_len > 128 else SHORT_QUERY
     logger = logging.getLogger("torch.nn.attention.varlen")
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", lambda **_: logger.info(said))
     monkeypatch.setattr("torch.nn.attention.varlen._can_use_cudnn", lambda: True, raising=False)
     monkeypatch.setattr("kaudit_probes.engines.torch_varlen.signature", lambda _: SimpleNamespace(parameters=NEW))
-    call = VarlenEngine("cpu").prepare(cell("ragged", "causal", "b2q1k40"))
+    call = VarlenEngine("cpu").prepare(cell("ragged", "causal", f"b2q{q_len}k{q_len}", "prefill"))
     assert call.claimed() == {}
-    call.run(lambda _: nullcontext())
-    assert call.claimed() == {"attention": claim}
-    assert call.explain().keys() == ({"attention"} if turned_down else set())
+    ops: list[str] = []
+    call.run(lambda span: ops.append(span) or nullcontext())  # type: ignore[func-returns-value]
+    assert ops == [op]
+    assert call.claimed() == {op: claim}
+    assert call.explain().keys() == ({op} if turned_down else set())
     assert not caplog.records
 
 
 def test_what_cudnn_misses() -> None:
     assert cudnn_unmet(cell("ragged", "none", "b2q129k129", "prefill", "h4x4x64")) == ()
-    every = cudnn_unmet(cell("ragged", "causal", "b2q128k128", "prefill", "h4x2x36"))
-    assert [unmet.axis for unmet in every] == ["q_len", "head_dim", "mask", "gqa_ratio"]
+    every = cudnn_unmet(cell("ragged", "causal", "b2q129k129", "prefill", "h4x2x36"))
+    assert [unmet.axis for unmet in every] == ["head_dim", "mask", "gqa_ratio"]
     assert all(str(unmet).startswith("kaudit: ") for unmet in every)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kaudit.cell import Cell
 from kaudit.errors import UserError
-from kaudit.observation import Crashed, Outcome, Ran, Refused, Skipped
+from kaudit.observation import Crashed, Outcome, Ran, Refused, Skipped, is_silent_fallback
 from kaudit_probes.capture import Capture
 from kaudit_probes.engines import Heard
 from kaudit_probes.engines.transformers_model import (
@@ -147,6 +147,37 @@ def test_only_words_on_falling_back_are_an_announcement(text: str, counts: bool)
     record = logging.LogRecord("transformers.modeling_utils", logging.WARNING, "", 0, text, None, None)
     announced = TransformersEngine("cpu").announced(Heard((record,), (), ""))
     assert [str(no.reasons[0]) for no in announced.get("attention", ())] == [text] * counts
+
+
+def flash(monkeypatch: pytest.MonkeyPatch) -> TransformersFlashEngine:
+    """The engine that asks for flash-attn, where transformers gives SDPA all the same."""
+    transformers = pytest.importorskip("transformers")
+    real = transformers.AutoModel.from_config
+
+    def given(*args: Any, **options: Any) -> Any:
+        assert options["attn_implementation"] == "flash_attention_2"
+        return real(*args, **options | {"attn_implementation": "sdpa"})
+
+    monkeypatch.setattr(transformers.AutoModel, "from_config", given)
+    monkeypatch.setattr(transformers.utils, "is_flash_attn_2_available", lambda: True)
+    return TransformersFlashEngine("cpu")
+
+
+def test_sdpa_where_flash_attn_was_asked_for_is_no_flash_attn(monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = Observer(flash(monkeypatch), Capture("cpu"), lambda _: None).observe([Cell.parse(PREFILL)]).rows
+    assert isinstance(row.outcome, Ran)
+    assert row.outcome.path == row.outcome.claimed == "sdpa:flash"
+    assert is_silent_fallback(row.outcome, ("flash_attention_2", "sdpa:flash", "unfused"))
+
+
+def test_who_asks_for_flash_attn_is_told_of_flash_attn(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, text = flash(monkeypatch), "Automatically falling back to `x` instead of `flash_attention_2`. Attention"
+    record = logging.LogRecord("transformers.modeling_utils", logging.WARNING, "", 0, text, None, None)
+    announced = engine.announced(Heard((record,), (), ""))
+    assert {op: [no.path for no in of_op] for op, of_op in announced.items()} == {
+        op: ["flash_attention_2"] for op in engine.paths()
+    }
+    assert engine.announced(Heard((), (), "")) == {}
 
 
 def test_what_is_said_once_in_a_process_is_heard_in_each_cell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,10 @@ class Stating(Protocol):
 
     @staticmethod
     def listed(sm: int, sm_count: int, cell: Cell | None) -> Catalogue:
-        """`sm`: compute capability, 90 of 9.0, with so many SMs; both 0 of a CPU."""
+        """`sm`: compute capability, 90 of 9.0, with so many SMs; both 0 of a CPU.
+
+        Without a cell, a path has unmet what keeps every cell from it on that device.
+        """
         ...
 
 

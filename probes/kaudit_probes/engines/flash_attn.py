@@ -28,6 +28,10 @@ _ASSERTED = re.compile(
 )
 
 
+FLASH_ATTENTION_2 = r"\bflash::flash_fwd_(splitkv_)?kernel"
+"""flash-attn's own kernels: the same ones in torch are pytorch_flash::, and prove what torch did."""
+
+
 class FlashAttn2Engine:
     name = "flash-attn-2"
     refusals: tuple[type[Exception], ...] = (Declined, NotImplementedError)
@@ -35,7 +39,7 @@ class FlashAttn2Engine:
 
     _module = "flash_attn"
     _package = "flash-attn"
-    _path = Path("flash_attn:fa2", (r"flash::flash_fwd_(splitkv_)?kernel",))
+    _path = Path("flash_attn:fa2", (FLASH_ATTENTION_2,))
     _page_table = "block_table"
     _features = frozenset({"softcap"})
     _any_side: int | None = -1
@@ -131,7 +135,7 @@ class FlashAttn3Engine(FlashAttn2Engine):
     name = "flash-attn-3"
     _module = "flash_attn_interface"
     _package = "flash_attn_3"
-    _path = Path("flash_attn:fa3", (r"flash::FlashAttnFwdSm(90|80)",))
+    _path = Path("flash_attn:fa3", (r"\bflash::FlashAttnFwdSm(90|80)",))
     _page_table = "page_table"
     _own_v_dim = True
 

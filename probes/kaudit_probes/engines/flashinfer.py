@@ -38,7 +38,8 @@ _DECLINES = re.compile(
     r"(unsupported |(?<!operation )not (yet )?support|only (currently )?support|requires tensor-core)[^\n]*",
     re.IGNORECASE,
 )
-_declining = partial(declining, _DECLINES, (RuntimeError, ValueError))
+saying_no = partial(declining, _DECLINES, (RuntimeError, ValueError, AssertionError))
+"""Around FlashInfer's calls: raises Declined where it says that it does not take what it was given."""
 
 _CAST = "Our current prefill kernel implementation needs f16 input"
 
@@ -87,7 +88,7 @@ class FlashInfer:
 
         problem = problem_of(cell, self._cuda_cores)
         assert not isinstance(problem, Skipped), problem.reason
-        with _declining():
+        with saying_no():
             inputs = Inputs(cell, problem, self._workspace)
             return _Call(planned(inputs, self._cuda_cores), self._sm, inputs)
 
@@ -111,18 +112,14 @@ class _Call:
 
     def run(self, span: Span) -> None:
         for op, call in self._calls.items():
-            with span(op), _declining():
+            with span(op), saying_no():
                 call.run()
 
     def claimed(self) -> Mapping[str, str]:
         return {op: f"flashinfer:{call.word}" for op, call in self._calls.items() if call.word is not None}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
-        return {
-            op: (turned_down(call.problem, self._sm, call.reused),)
-            for op, call in self._calls.items()
-            if (call.word or call.asked) == "fa2"
-        }
+        return {op: found for op, call in self._calls.items() if (found := turned_down(call, self._sm))}
 
     def numbers(self) -> list[Computed]:
         """The output alone: its log-sum-exp would take another call than the one that was profiled."""
@@ -132,7 +129,7 @@ class _Call:
     def _over_poison(self, call: Planned) -> Tensor:
         """[tokens, q_heads, v_head_dim]. The functions of one request give an output of their own."""
         poison(self._inputs.out)
-        with _declining():
+        with saying_no():
             found = call.run()
         assert isinstance(found, Tensor)
         return found.clone().view_as(self._inputs.out)

@@ -58,7 +58,8 @@ def _decode(inputs: Inputs, use_tensor_cores: bool) -> Planned:
         **options(inputs.problem),
     )
     run = partial(wrapper.run, inputs.q, inputs.paged_kv, out=inputs.out)
-    return Planned(inputs.problem, run, _word(wrapper) if use_tensor_cores else None)
+    word = _word(wrapper) if use_tensor_cores else None
+    return Planned(inputs.problem, run, word, tensor_cores=use_tensor_cores)
 
 
 def _paged(inputs: Inputs, reused: bool = False) -> Planned:
@@ -189,7 +190,7 @@ def _single_decode(inputs: Inputs, use_tensor_cores: bool) -> Planned:
         window_left=problem.window_left,
         logits_soft_cap=problem.softcap,
     )
-    return Planned(problem, run, asked="fa2" if use_tensor_cores else None)
+    return Planned(problem, run, tensor_cores=use_tensor_cores)
 
 
 def _word(wrapper: Any) -> str:

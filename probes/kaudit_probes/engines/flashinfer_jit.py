@@ -15,6 +15,8 @@ import torch
 from kaudit.cell import Cell
 from kaudit.matrix import expand, load
 from kaudit.observation import Skipped
+from kaudit_probes.engines.declined import Declined
+from kaudit_probes.engines.flashinfer import saying_no
 from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
 from kaudit_probes.engines.flashinfer_reasons import unmet
 
@@ -159,8 +161,14 @@ def main() -> None:
     arguments = parser.parse_args()
     cells = expand(load(arguments.matrix)).only(arguments.only).cells
     major, minor = torch.cuda.get_device_capability()
-    specs = [spec(module) for module in modules(cells, 10 * major + minor)]
-    print(*(built.name for built in specs), sep="\n")
+    specs = []
+    for module in modules(cells, 10 * major + minor):
+        try:
+            with saying_no():
+                specs.append(spec(module))
+                print(specs[-1].name)
+        except Declined as declined:  # the sweep will hear it, too
+            print(f"{module}: {declined}")
     build(specs)
 
 

@@ -43,6 +43,8 @@ class Planned:
     """The back end that the wrapper says it took. The functions of one request and CUDA-core decode say nothing."""
     asked: str | None = None
     """The back end that FlashInfer's predicate answers when asked for it, where there is no word."""
+    tensor_cores: bool = True
+    """False of CUDA-core decode: nothing faster is turned down for it."""
     reused: bool = False
     """Whether the wrapper was planned for another problem before."""
 

@@ -2,7 +2,8 @@
 
 Mirrored from FlashInfer 0.7.2: flashinfer/utils.py (is_sm90a_supported, is_fa3_backend_supported,
 is_fa3_prefill_head_dim_supported) and flashinfer/decode.py (BatchDecodeWithPagedKVCacheWrapper._plan_impl). A mirrored
-condition is given as the reason only where FlashInfer did turn FA3 down; where none explains it, that is said instead.
+condition is given as the reason only where FlashInfer did turn FA3 down, or says nothing of its choice; where it did
+and none explains it, that is said instead.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import torch
 
 from kaudit.observation import Reason, Rejection, Said, Unmet
 from kaudit_probes.engines import mirrored
-from kaudit_probes.engines.flashinfer_problem import Problem
+from kaudit_probes.engines.flashinfer_problem import Planned, Problem
 
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -22,12 +23,20 @@ _STICKY = Said("kaudit: FA3's conditions hold; a paged prefill wrapper keeps the
 _CUDNN_UNKNOWN = Said("kaudit: FlashInfer's rule for cuDNN on this GPU gives no reasons, and kaudit does not mirror it")
 
 
-def turned_down(problem: Problem, sm: int, reused: bool = False) -> Rejection:
-    """The path before FA2. `sm`: compute capability, 90 is 9.0. `reused`: of a wrapper planned for another before."""
+def turned_down(call: Planned, sm: int) -> tuple[Rejection, ...]:
+    """The path before FA2, where FlashInfer says that it took FA2. `sm`: compute capability, 90 is 9.0.
+
+    Where it says nothing, FA3 if conditions of it are unmet: the kernels have to bear that out.
+    """
+    answer = call.word or call.asked
+    if not call.tensor_cores or answer not in ("fa2", None):
+        return ()
     if sm in (100, 103):
-        return Rejection("flashinfer:cudnn", "asked", (_CUDNN_UNKNOWN,))
-    reasons: tuple[Reason, ...] = tuple(unmet(problem, sm))
-    return Rejection("flashinfer:fa3", "asked", reasons or ((_STICKY if reused else _UNEXPLAINED),))
+        return (Rejection("flashinfer:cudnn", "asked", (_CUDNN_UNKNOWN,)),) if answer else ()
+    reasons: tuple[Reason, ...] = tuple(unmet(call.problem, sm))
+    if not reasons and answer:
+        reasons = (_STICKY if call.reused else _UNEXPLAINED,)
+    return (Rejection("flashinfer:fa3", "asked", reasons),) if reasons else ()
 
 
 def unmet(problem: Problem, sm: int) -> Iterator[Unmet]:

@@ -16,12 +16,17 @@ from kaudit.observation import Kernel, Refused, Rejection, Said, Skipped, Unmet
 from kaudit_probes.engines import Heard, Path, Span, mirrored
 from kaudit_probes.engines.declined import Declined, declining
 from kaudit_probes.engines.flex_call import Arguments, Attend, arguments, compiled
-from kaudit_probes.engines.torch_attention import UNFUSED, announced_of_fused, overhearing, revision, untold
+from kaudit_probes.engines.torch_attention import (
+    SHORT_QUERY,
+    UNFUSED,
+    announced_of_fused,
+    overhearing,
+    revision,
+    untold,
+)
 
-# An op of its own, since the decode template is no faster path of a long query: it is not made for one.
-SHORT_QUERY = "short_query_attention"
 _SHORT = 128
-"""Queries of fewer tokens may be served by the decode template."""
+"""Queries of fewer tokens may be served by the decode template, which is not made for a longer one."""
 
 _TEMPLATE = re.compile(r"^triton_tem_")
 _COMBINE = re.compile(r"^triton_(per|red|poi)_")

@@ -10,6 +10,9 @@ from kaudit.cell import Cell, Feature
 from kaudit.observation import Rejection, Said
 from kaudit_probes.engines import Path
 
+SHORT_QUERY = "short_query_attention"
+"""The op of requests so short that the engine's own order of its paths is another one for them."""
+
 UNFUSED = frozenset({"matmul", "softmax"})
 """Roles of the kernels that an attention of ATen's own ops launches, among others."""
 

@@ -21,7 +21,7 @@ from kaudit.requests import kv_lens, q_lens
 from kaudit_probes.engines import Heard, Path, Span, mirrored
 from kaudit_probes.engines.batches import DTYPES, Pages, normal, offsets
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
-from kaudit_probes.engines.torch_attention import overhearing, revision, untold
+from kaudit_probes.engines.torch_attention import SHORT_QUERY, overhearing, revision, untold
 from kaudit_probes.numerics import Computed
 from kaudit_probes.oracle import Attention, Request, Rules
 from kaudit_probes.poison import run_over_poison
@@ -34,8 +34,8 @@ _CLAIMS = {
     "Using cuDNN backend for varlen_attn": _CUDNN.name,
     "Using Flash Attention backend for varlen_attn": _FLASH.name,
 }
-_LONGEST_FOR_FLASH = 128
-"""torch's own limit: below it cuDNN is not asked."""
+_SHORT = 128
+"""Where no query of a batch has more tokens, torch does not ask for cuDNN."""
 
 
 class VarlenEngine:
@@ -53,7 +53,7 @@ class VarlenEngine:
             ) from None
         self._attend = varlen.varlen_attn
         # Before 2.14 there is code for cuDNN, which nothing reaches.
-        self._paths = (_CUDNN, _FLASH) if hasattr(varlen, "_can_use_cudnn") else (_FLASH,)
+        self._reaches_cudnn = hasattr(varlen, "_can_use_cudnn")
         # Each torch since 2.10 has given it more arguments.
         self._takes = frozenset(signature(self._attend).parameters)
 
@@ -65,7 +65,9 @@ class VarlenEngine:
         return {"varlen.flash_impl": current() or "built in", "varlen.takes": " ".join(sorted(self._takes))}
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"attention": self._paths}
+        if not self._reaches_cudnn:
+            return {"attention": (_FLASH,), SHORT_QUERY: (_FLASH,)}
+        return {"attention": (_CUDNN, _FLASH), SHORT_QUERY: (_FLASH, _CUDNN)}
 
     def supports(self, cell: Cell) -> Refused | Skipped | None:
         why = untold(cell, "varlen_attn", set()) or self._missing(cell)
@@ -85,38 +87,38 @@ class VarlenEngine:
 
     def prepare(self, cell: Cell) -> "_Call":
         given = arguments(cell, self._device, self._takes)
-        return _Call(cell, self._attend, given, cudnn_unmet(cell) if _CUDNN in self._paths else None)
+        return _Call(cell, self._attend, given, self._reaches_cudnn)
 
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:  # noqa: ARG002 - its word is a claim
         return {}
 
 
 class _Call:
-    """`unmet`: the conditions of cuDNN that the cell does not meet; None if this torch has no such path."""
-
-    def __init__(self, cell: Cell, attend: Any, given: Mapping[str, Any], unmet: tuple[Unmet, ...] | None) -> None:
-        self._cell, self._attend, self._given, self._unmet = cell, attend, given, unmet
+    def __init__(self, cell: Cell, attend: Any, given: Mapping[str, Any], reaches_cudnn: bool) -> None:
+        self._cell, self._attend, self._given, self._reaches_cudnn = cell, attend, given, reaches_cudnn
+        self._op = SHORT_QUERY if max(q_lens(cell)) <= _SHORT else "attention"
         self._said: list[str] = []
 
     def run(self, span: Span) -> None:
-        with span("attention"), overhearing(_CHOICE, logging.INFO, self._hear), declining(FLASH_ATTENTION):
+        with span(self._op), overhearing(_CHOICE, logging.INFO, self._hear), declining(FLASH_ATTENTION):
             self._attend(**self._given)
 
     def claimed(self) -> Mapping[str, str]:
-        return {"attention": self._said[-1]} if self._said else {}
+        return {self._op: self._said[-1]} if self._said else {}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
-        if self._unmet is None or self.claimed().get("attention") == _CUDNN.name:
+        claim = self.claimed().get(self._op)
+        if not self._reaches_cudnn or self._op == SHORT_QUERY or claim == _CUDNN.name:
             return {}
-        known = self._unmet or (Said("kaudit: none of the conditions that we know of is unmet by the cell"),)
-        return {"attention": (Rejection(_CUDNN.name, "asked", known),)}
+        known = cudnn_unmet(self._cell) or (Said("kaudit: the cell meets all the conditions that we know of"),)
+        return {self._op: (Rejection(_CUDNN.name, "asked", known),)}
 
     def numbers(self) -> list[Computed]:
         """The output, and FlashAttention's log-sum-exp, which is made in any case, and given to who asks."""
         lse: list[Tensor] = []
 
         def run() -> Tensor:
-            if self.claimed().get("attention") != _FLASH.name:
+            if self.claimed().get(self._op) != _FLASH.name:
                 return self._attend(**self._given)  # type: ignore[no-any-return]
             asked = import_module("torch.nn.attention.varlen").AuxRequest(lse=True)
             out, found = self._attend(**self._given, return_aux=asked)
@@ -126,7 +128,7 @@ class _Call:
         with declining(FLASH_ATTENTION):
             out = run_over_poison(run)
         # [q_heads, tokens], whatever its docstring says.
-        return [Computed("attention", out, attention_of(self._cell, self._given), lse[0].T if lse else None)]
+        return [Computed(self._op, out, attention_of(self._cell, self._given), lse[0].T if lse else None)]
 
     def _hear(self, record: logging.LogRecord) -> None:
         claim = _CLAIMS.get(record.getMessage())
@@ -135,11 +137,10 @@ class _Call:
 
 
 def cudnn_unmet(cell: Cell) -> tuple[Unmet, ...]:
-    """_can_use_cudnn of torch 2.14, which answers a bare boolean, as far as it asks for what a cell says."""
-    longest, heads = max(q_lens(cell)), cell.heads
+    """_can_use_cudnn of torch 2.14, which answers a bare boolean, as far as it asks for what a cell of a long query
+    says."""
+    heads = cell.heads
     unmet = []
-    if longest <= _LONGEST_FOR_FLASH:
-        unmet.append(mirrored("q_len", str(longest), f"more than {_LONGEST_FOR_FLASH}"))
     if heads.dim % 8:
         unmet.append(mirrored("head_dim", str(heads.dim), "a multiple of 8"))
     if cell.dtype not in ("fp16", "bf16"):

@@ -22,6 +22,7 @@ from kaudit.requests import kv_lens
 from kaudit_probes.engines import Heard, Path, Span, importing, mirrored
 from kaudit_probes.engines.batches import DTYPES, normal
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
+from kaudit_probes.engines.flash_attn import FLASH_ATTENTION_2
 from kaudit_probes.engines.sdpa import SdpaEngine
 from kaudit_probes.engines.sdpa_call import Arguments
 from kaudit_probes.engines.sdpa_reasons import PATHS, turned_down
@@ -86,8 +87,7 @@ class TransformersEngine:
 
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
         """What transformers logs of falling back is about all that it would rather have given: each fused path."""
-        words = (record.getMessage() for record in heard.records if record.name.startswith("transformers"))
-        said = tuple(Said(text) for text in dict.fromkeys(words) if _FALLS_BACK.search(text))
+        said = _falling_back(heard)
         return announced_of_fused(self.paths(), said) if said else {}
 
 
@@ -117,8 +117,19 @@ class TransformersFlashEngine(TransformersEngine):
             raise UserError(f"--engine {self.name}: flash-attn 2 is not installed, or sees no GPU; {get}")
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
-        flash = Path(str(self._asked), (r"flash::flash_fwd_(splitkv_)?kernel",))
-        return {"attention": (flash, Path(_UNFUSED, roles=UNFUSED))}
+        """What was asked for, and behind it what transformers would give instead."""
+        flash = Path(str(self._asked), (FLASH_ATTENTION_2,))
+        return {op: (flash, *others) for op, others in super().paths().items()}
+
+    def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
+        """Whoever asks for one implementation is told what became of that one."""
+        said = _falling_back(heard)
+        return {op: (Rejection(str(self._asked), "announced", said),) for op in self.paths()} if said else {}
+
+
+def _falling_back(heard: Heard) -> tuple[Said, ...]:
+    words = (record.getMessage() for record in heard.records if record.name.startswith("transformers"))
+    return tuple(Said(text) for text in dict.fromkeys(words) if _FALLS_BACK.search(text))
 
 
 class _Call:
@@ -152,7 +163,7 @@ class _Call:
                 return {self._op: implementation}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
-        fused = self._paths[:-1]
+        fused = [path for path in self._paths if path.startswith("sdpa:")]
         if self._model.config._attn_implementation == "eager":
             name = type(self._model).__name__
             needs = mirrored("model", f"{name} in eager", "a class with _supports_sdpa")

@@ -4,29 +4,27 @@ Its ops state what they need as data, and not_supported_reasons() answers with a
 xFormers' own texts. It never falls back to eager: what no op takes is refused.
 """
 
-import re
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 import torch
 
 from kaudit.cell import Cell
+from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Said, Skipped
-from kaudit.requests import kv_lens, q_lens
 from kaudit_probes.engines import Heard, Path, Span, importing
-from kaudit_probes.engines.batches import DTYPES, normal
 from kaudit_probes.engines.declined import Declined
-from kaudit_probes.engines.xformers_bias import bias, kv_rows
+from kaudit_probes.engines.xformers_inputs import inputs_of
+from kaudit_probes.engines.xformers_ops import check_built, name_of, order, orders, reasons, tried
 
-# In the order of fmha/dispatch.py; split K comes first only for few queries over many keys of shared heads.
-_PATHS = (
-    Path("xformers:fa3F", (r"flash::FlashAttnFwdSm(90|80)",)),
-    Path("xformers:fa2F", (r"flash::flash_fwd_(splitkv_)?kernel",)),
-    Path("xformers:cutlassF", (r"fmha_cutlassF",)),
-    Path("xformers:triton_splitKF", (r"_fwd_kernel_splitK",)),
-)
-
-_SET = re.compile(r"\{([^{}]*)\}")
+# fa2F is flash-attn's or, where that is not installed, the copy in torch; cutlassF is torch's.
+_SHOWS: Mapping[str, str] = {
+    "fa3F": r"\bflash::FlashAttnFwdSm(90|80)",
+    "fa2F": r"\b(pytorch_)?flash::flash_fwd_(splitkv_)?kernel",
+    "cutlassF": r"fmha_cutlassF",
+    "triton_splitKF": r"^_fwd_kernel_splitK",
+}
 
 
 class XformersEngine:
@@ -38,39 +36,48 @@ class XformersEngine:
         with importing(self.name):
             import xformers
             from xformers.ops import fmha
-        self._version = str(xformers.__version__)
-        self._fa3 = str(fmha.dispatch._get_use_fa3())
-        self._device = device
+        if device != "cuda":
+            raise UserError(f"--engine {self.name}: xFormers needs an NVIDIA GPU; run it where torch sees one")
+        self._device, self._version = device, str(xformers.__version__)
+        self._switches = {
+            "xformers.use_fa3": str(fmha.dispatch._get_use_fa3()),
+            # With the versions of the FlashAttention libraries behind them: `fa3F@0.0.0` is none at all.
+            "xformers.ops": " ".join(op.NAME for op in fmha.ALL_FW_OPS),
+        }
+        check_built(self._version, device)
+        self._ops = orders(device)
+        unknown = {name for names in self._ops for name in names} - _SHOWS.keys()
+        if unknown:
+            raise self._unknown(f"tries {min(unknown)}")
 
     def revision(self) -> str:
         return f"{self._version}-torch{torch.__version__}"
 
     def switches(self) -> Mapping[str, str]:
-        return {"xformers.use_fa3": self._fa3}
+        return self._switches
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"attention": _PATHS}
+        return {op: tuple(Path(_path(name), (_SHOWS[name],)) for name in names) for names, op in self._ops.items()}
 
     def supports(self, cell: Cell) -> Refused | Skipped | None:
         why = _inexpressible(cell)
         return Skipped(why) if why else None
 
     def prepare(self, cell: Cell) -> "_Call":
-        from xformers.ops.fmha.common import Inputs
-
-        heads, dtype, group = cell.heads, DTYPES[cell.dtype], cell.heads.q // cell.heads.kv
-        packed = cell.layout.kind != "contiguous" or len(set(kv_lens(cell))) > 1
-        q_rows = (1, sum(q_lens(cell))) if packed else (cell.shape.batch, cell.shape.q_len)
-        rows = (1, kv_rows(cell)) if packed else (cell.shape.batch, cell.shape.kv_len)
-        q = normal(self._device, dtype, *q_rows, heads.kv, group, heads.dim)
-        k = normal(self._device, dtype, *rows, heads.kv, 1, heads.dim).expand(*rows, heads.kv, group, heads.dim)
-        v = normal(self._device, dtype, *rows, heads.kv, 1, heads.v_dim).expand(*rows, heads.kv, group, heads.v_dim)
-        if group == 1:
-            q, k, v = (tensor.squeeze(3) for tensor in (q, k, v))
-        return _Call(Inputs(q, k, v, attn_bias=bias(cell, self._device)))
+        inputs = inputs_of(cell, self._device)
+        names = order(inputs)
+        if names not in self._ops:
+            raise self._unknown(f"tries {', '.join(names)} for {cell.id}, in an order")
+        return _Call(self._ops[names], inputs)
 
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:  # noqa: ARG002 - it says nothing
         return {}
+
+    def _unknown(self, what: str) -> UserError:
+        return UserError(
+            f"--engine {self.name}: xformers {self._version} {what} that this adapter does not know; "
+            "install 0.0.35 where --python points"
+        )
 
 
 def _inexpressible(cell: Cell) -> str | None:
@@ -88,14 +95,14 @@ def _inexpressible(cell: Cell) -> str | None:
 
 
 class _Call:
-    def __init__(self, inputs: Any) -> None:
-        self._inputs = inputs
+    def __init__(self, op: str, inputs: Any) -> None:
+        self._op, self._inputs = op, inputs
 
     def run(self, span: Span) -> None:
         from xformers.ops import memory_efficient_attention_forward
 
         given = self._inputs
-        with span("attention"):
+        with span(self._op):
             try:
                 memory_efficient_attention_forward(given.query, given.key, given.value, given.attn_bias)
             except NotImplementedError as error:
@@ -104,46 +111,27 @@ class _Call:
                 raise Declined(_no_operator(given)) from error
 
     def claimed(self) -> Mapping[str, str]:
-        from xformers.ops import fmha
-
-        return {"attention": _path(fmha.dispatch._dispatch_fw(self._inputs, False))}
+        return {self._op: _path(self._chosen())}
 
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
+        chosen = self._chosen()
+        faster = takewhile(lambda op: name_of(op) != chosen, tried(self._inputs))
+        return {self._op: tuple(turned_down(op, self._inputs) for op in faster)}
+
+    def _chosen(self) -> str:
         from xformers.ops import fmha
 
-        chosen = self.claimed()["attention"]
-        names = [path.name for path in _PATHS]
-        faster = names[: names.index(chosen)] if chosen in names else names
-        ops = {_path(op): op for op in fmha.ALL_FW_OPS}
-        return {"attention": tuple(_turned_down(path, ops[path], self._inputs) for path in faster if path in ops)}
+        return name_of(fmha.dispatch._dispatch_fw(self._inputs, False))
+
+
+def turned_down(op: Any, inputs: Any) -> Rejection:
+    return Rejection(_path(name_of(op)), "asked", tuple(Said(text) for text in reasons(op, inputs)))
 
 
 def _no_operator(inputs: Any) -> str:
     """What each op is missing, on one line: xFormers tells the inputs on its first, and this on the lines behind."""
-    from xformers.ops import fmha
-
-    return "; ".join(f"{_name(op)}: {', '.join(_reasons(op, inputs))}" for op in fmha.ALL_FW_OPS)
+    return "; ".join(f"{name_of(op)}: {', '.join(reasons(op, inputs))}" for op in tried(inputs))
 
 
-def _reasons(op: Any, inputs: Any) -> list[str]:
-    """Sets of dtypes in them come out in an order that changes from process to process: sorted."""
-    return [_SET.sub(_sorted, text) for text in op.not_supported_reasons(inputs)]
-
-
-def _sorted(members: re.Match[str]) -> str:
-    return f"{{{', '.join(sorted(members[1].split(', ')))}}}"
-
-
-def _turned_down(path: str, op: Any, inputs: Any) -> Rejection:
-    reasons = tuple(Said(text) for text in _reasons(op, inputs))
-    passed_over = Said("kaudit: it takes these inputs; xFormers' order for them has another first, or leaves it out")
-    return Rejection(path, "asked", reasons or (passed_over,))
-
-
-def _path(op: Any) -> str:
-    return f"xformers:{_name(op)}"
-
-
-def _name(op: Any) -> str:
-    """`fa2F@2.5.7-pt` is fa2F, of the FlashAttention in torch."""
-    return str(op.NAME).split("@")[0].removesuffix("-pt")
+def _path(name: str) -> str:
+    return f"xformers:{name}"

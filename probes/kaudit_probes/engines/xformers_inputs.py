@@ -1,10 +1,27 @@
-"""A cell's mask and lengths as xFormers' attention biases, all aligned bottom-right."""
+"""A cell as xFormers' inputs: its tensors, and its mask and lengths as an attention bias, aligned bottom-right."""
 
 from typing import Any
 
 from kaudit.cell import Cell
 from kaudit.requests import kv_lens, q_lens
-from kaudit_probes.engines.batches import Pages
+from kaudit_probes.engines.batches import DTYPES, Pages, normal
+
+
+def inputs_of(cell: Cell, device: str) -> Any:
+    """q: [batch, q_len, kv_heads, group, dim], k: [batch, kv_len, kv_heads, group, dim], v likewise; without `group`
+    where it is 1. The heads of a group share their keys by a stride of 0. Packed requests are a batch of one."""
+    from xformers.ops.fmha.common import Inputs
+
+    heads, dtype, group = cell.heads, DTYPES[cell.dtype], cell.heads.q // cell.heads.kv
+    packed = cell.layout.kind != "contiguous" or len(set(kv_lens(cell))) > 1
+    q_rows = (1, sum(q_lens(cell))) if packed else (cell.shape.batch, cell.shape.q_len)
+    rows = (1, kv_rows(cell)) if packed else (cell.shape.batch, cell.shape.kv_len)
+    q = normal(device, dtype, *q_rows, heads.kv, group, heads.dim)
+    k = normal(device, dtype, *rows, heads.kv, 1, heads.dim).expand(*rows, heads.kv, group, heads.dim)
+    v = normal(device, dtype, *rows, heads.kv, 1, heads.v_dim).expand(*rows, heads.kv, group, heads.v_dim)
+    if group == 1:
+        q, k, v = (tensor.squeeze(3) for tensor in (q, k, v))
+    return Inputs(q, k, v, attn_bias=bias(cell, device))
 
 
 def kv_rows(cell: Cell) -> int:
