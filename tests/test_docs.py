@@ -38,6 +38,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(there), f"{target} is not there"
 
 
+def test_the_entry_that_the_page_on_kernels_shows_is_that_of_the_catalogue() -> None:
+    (shown,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/kernels.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert shown in (ROOT / "kernels/kaudit_kernels/catalogue/norms.py").read_text()
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/README.md").read_text()
     assert not [page.name for page in generate.pages() if page.name != "README.md" and f"({page.name})" not in index]

@@ -1,4 +1,7 @@
-"""Every kernel of the reference engine serves some cell of some shipped matrix, on some device. Nothing is launched."""
+"""Every kernel of the reference engine serves some cell of some shipped matrix, on some device. Nothing is launched.
+
+A cell's problem is what would be launched for it, with what fills up a CUDA graph.
+"""
 
 from contextlib import suppress
 from functools import cache
@@ -12,6 +15,7 @@ from kaudit_kernels.admission import Inadmissible, admit
 from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_kernels.dispatch import NoKernel, decide
 from kaudit_kernels.engine import ops
+from kaudit_kernels.graph import launched
 from kaudit_probes.devices import SM_COUNT
 from kaudit_probes.engines.reference import ReferenceEngine, problem_of
 
@@ -27,7 +31,7 @@ def served() -> frozenset[tuple[str, str]]:
     engine = ReferenceEngine("cpu")
     cells = {cell for name in MATRICES for cell in expand(load(name), 10_000).cells if engine.supports(cell) is None}
     found: set[tuple[str, str]] = set()
-    for problem in (problem_of(cell, *device) for cell in cells for device in DEVICES.items()):
+    for problem in (launched(problem_of(cell, *device)) for cell in cells for device in DEVICES.items()):
         with suppress(Inadmissible, NoKernel):
             admit(problem)
             found |= {(op, decide(op, problem, CATALOGUE).chosen.name) for op in ops(problem)}
@@ -37,6 +41,12 @@ def served() -> frozenset[tuple[str, str]]:
 @pytest.mark.parametrize(("op", "kernel"), [(op, each.name) for op, kernels in CATALOGUE.items() for each in kernels])
 def test_a_cell_of_a_shipped_matrix_is_served_by(op: str, kernel: str) -> None:
     assert (op, kernel) in served(), f"no cell of {', '.join(MATRICES)} is served by {op}: {kernel}"
+
+
+@pytest.mark.parametrize("kernel", ["cascade_decode", "warp_decode", "split_kv_decode"])
+def test_a_batch_of_the_graphs_that_is_filled_up_is_served_by(kernel: str) -> None:
+    problems = [launched(problem_of(cell, 90, SM_COUNT[90])) for cell in expand(load("graphs"), 10_000).cells]
+    assert kernel in {decide("attention", each, CATALOGUE).chosen.name for each in problems if each.padding}
 
 
 def test_the_release_matrix_stays_as_small_as_a_gpu_needs_it() -> None:

@@ -6,6 +6,7 @@ from inspect import signature
 from msgspec import Struct
 
 from kaudit.cell import Cell, DType, Feature, KvDType, Layout, Mask, Phase, Shape
+from kaudit.requests import lens
 
 
 def _lengths_suit_phase(phase: Phase, shape: Shape) -> str | None:
@@ -44,6 +45,25 @@ def _shared_prefix_has_pages(phase: Phase, layout: Layout, features: tuple[Featu
     if "prefix_share" not in features or (layout.kind == "paged" and phase != "prefill"):
         return None
     return "prefix_share shares pages of earlier tokens, needs a paged layout and a phase that has them"
+
+
+def _shared_prefix_is_somebody_else_s(features: tuple[Feature, ...], shape: Shape) -> str | None:
+    if "prefix_share" not in features or shape.batch > 1:
+        return None
+    return f"prefix_share needs a request to share with, has batch={shape.batch}"
+
+
+def _shared_prefix_fills_a_page(
+    phase: Phase, layout: Layout, features: tuple[Feature, ...], shape: Shape
+) -> str | None:
+    """Shared are whole pages of the first half of the shortest request's earlier tokens."""
+    if "prefix_share" not in features or layout.kind != "paged":
+        return None
+    least = 2 * layout.page
+    shortest = min(kv_len - q_len for q_len, kv_len in lens(phase, features, shape))
+    if shortest >= least:
+        return None
+    return f"prefix_share shares whole pages of half the earlier tokens, needs {least} in each request, has {shortest}"
 
 
 def _histories_are_of_pages(layout: Layout, features: tuple[Feature, ...]) -> str | None:
@@ -86,6 +106,8 @@ LAWS = tuple(
         _tree_has_its_mask,
         _tree_is_decoded,
         _shared_prefix_has_pages,
+        _shared_prefix_is_somebody_else_s,
+        _shared_prefix_fills_a_page,
         _histories_are_of_pages,
         _somebody_brings_a_token,
         _memory_lies_in_one_way,

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from kaudit.engines import answers
+from kaudit.asking import answers
 from kaudit.errors import UserError
 from kaudit.observation import Unmet
 from kaudit.wire import Failed
@@ -12,7 +12,8 @@ class Listed(Struct, frozen=True, omit_defaults=True):
     """A path, as its engine states it.
 
     `requires`: what it needs to be right and to launch. `worth`: what makes it faster than the next. `shows`: regular
-    expressions of the kernels that prove it. `unmet`: of the cell asked for, all that it does not meet.
+    expressions of the kernels that prove it; `also`: of those that it launches in some cells only. `unmet`: what of all
+    that the cell does not meet; where none is asked for, what no cell on the device meets.
     """
 
     op: str
@@ -21,12 +22,14 @@ class Listed(Struct, frozen=True, omit_defaults=True):
     worth: tuple[str, ...] = ()
     shows: tuple[str, ...] = ()
     unmet: tuple[Unmet, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 class Catalogue(Struct, frozen=True, tag="catalogue", omit_defaults=True):
-    """Paths per op, fastest first. `device`: that a cell was asked for, as `sm_90 with 132 SMs`.
+    """Paths per op, fastest first. `device`: that it speaks of, as `sm_90 with 132 SMs`; empty if it is true of all.
 
-    `stated`: whether the engine says what its paths need. `ops`: those that the cell has. `refused`: why it is not run.
+    `stated`: whether the engine says what its paths need. `ops`: those that the cell has. `refused`: why the engine
+    does not run the cell; then nothing is said of its ops.
     """
 
     engine: str
@@ -42,8 +45,8 @@ class Catalogue(Struct, frozen=True, tag="catalogue", omit_defaults=True):
         return tuple(each for each in self.paths if each.op == op)
 
     def chosen(self, op: str) -> Listed | None:
-        """The first path that the cell meets all of; None where the op refuses it."""
-        return next((each for each in self.of(op) if not each.unmet), None)
+        """The first path that the cell meets all of; None where it has no such op."""
+        return next((each for each in self.of(op) if not each.unmet), None) if op in self.ops else None
 
 
 def catalogue(python: str, engine: str, device: str, cell: str | None, op: str | None) -> Catalogue:

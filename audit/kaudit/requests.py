@@ -1,13 +1,11 @@
 """How many tokens each request of a cell's batch brings, and has: what skew, a mixed phase and features come to."""
 
-from kaudit.cell import Cell
+from kaudit.cell import Cell, Feature, Phase, Shape
 
 
 def kv_lens(cell: Cell) -> list[int]:
     """KV tokens of each request, the new ones included; `vacant`: the last one has none, old or new."""
-    batch, kv_len = cell.shape.batch, cell.shape.kv_len
-    lens = [max(1, kv_len * (batch - i) // batch) if cell.shape.skew else kv_len for i in range(batch)]
-    return [*lens[:-1], 0] if "vacant" in cell.features else lens
+    return [kv_len for _, kv_len in lens(cell.phase, cell.features, cell.shape)]
 
 
 def q_lens(cell: Cell) -> list[int]:
@@ -15,8 +13,17 @@ def q_lens(cell: Cell) -> list[int]:
 
     `idle`: the last one brings none.
     """
-    chunks = max(1, cell.shape.batch // 2) if cell.phase == "mixed" else cell.shape.batch
-    wanted = [cell.shape.q_len if i < chunks else 1 for i in range(cell.shape.batch)]
-    if "idle" in cell.features:
+    return [q_len for q_len, _ in lens(cell.phase, cell.features, cell.shape)]
+
+
+def lens(phase: Phase, features: tuple[Feature, ...], shape: Shape) -> list[tuple[int, int]]:
+    """q_lens and kv_lens of a cell, request by request: of what they depend on."""
+    batch, longest = shape.batch, shape.kv_len
+    kv_lens = [max(1, longest * (batch - i) // batch) if shape.skew else longest for i in range(batch)]
+    if "vacant" in features:
+        kv_lens[-1] = 0
+    chunks = max(1, batch // 2) if phase == "mixed" else batch
+    wanted = [shape.q_len if i < chunks else 1 for i in range(batch)]
+    if "idle" in features:
         wanted[-1] = 0
-    return [min(q_len, kv_len) for q_len, kv_len in zip(wanted, kv_lens(cell), strict=True)]
+    return [(min(q_len, kv_len), kv_len) for q_len, kv_len in zip(wanted, kv_lens, strict=True)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kaudit_kernels.problem import Problem
-from kaudit_kernels.requirements import Requirement, Unmet, features
+from kaudit_kernels.requirements import Requirement, Unmet, features, sm
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,16 @@ class Kernel:
             for worth, requirements in ((False, (*self.requires, *denied)), (True, self.worth))
             for requirement in requirements
             if (found := requirement.check(problem, worth))
+        )
+
+    def never(self, capability: int) -> tuple[Unmet, ...]:
+        """What no problem meets on a device of this compute capability: 90 is 9.0, 0 is a CPU."""
+        return tuple(
+            found
+            for worth, requirements in ((False, self.requires), (True, self.worth))
+            for requirement in requirements
+            if requirement.axis == sm.name and requirement.beside is None
+            if (found := requirement.against(capability, worth=worth))
         )
 
 

@@ -74,7 +74,10 @@ class Step:
     captured: graph.Captured | None
 
     def __init__(self, problem: Problem, device: str, seed: int = 0) -> None:
-        """Raises Inadmissible, before anything is made. Requests that were preempted have run a step before that."""
+        """Raises Inadmissible, before anything is made.
+
+        Requests that were preempted have run a step by then and are back; of a step to be captured, see capture().
+        """
         admit(problem)
         self.problem = problem
         self.inputs = self.launched = make_inputs(problem, device, seed)
@@ -86,16 +89,15 @@ class Step:
         self.capturable = asked and not self.ungraphed
         if self.capturable:
             self.fill_up(graph.bucket(problem.batch))
-        if "preempted" in problem.features:
+        elif "preempted" in problem.features:
             self.run()
             resume(self.inputs.cache, problem.page_size)
 
     def fill_up(self, size: int) -> None:
-        """Launch with a batch of `size`. K and V move: a step that was captured would not see it."""
+        """Launch with a batch of `size`. K, V and tables move: a step that was captured would not see it."""
         if size > self.problem.batch:
             self.launched = graph.filled_up(self.inputs, size)
-            cache = replace(self.inputs.cache, k=self.launched.cache.k, v=self.launched.cache.v)
-            self.inputs = replace(self.inputs, cache=cache)
+            self.inputs = replace(self.inputs, cache=graph.without_padding(self.launched.cache, self.problem))
 
     def run(self, span: Span = nullcontext) -> None:
         """Launch every op once, by itself. Raises NoKernel before the launch of the op that no kernel takes."""
@@ -105,8 +107,15 @@ class Step:
         self.outputs = self._real(self._launch(span))
 
     def capture(self) -> None:
-        """Make a graph of the step, which has run before."""
+        """Make a graph of the step. Raises ValueError unless it has run: a first call may do what no capture takes.
+
+        Requests that were preempted come back once it is made, in other pages: it has the addresses of the tables.
+        """
+        if not self.outputs:
+            raise ValueError("a step runs before it is captured")
         self.captured = graph.Captured(partial(self._launch, nullcontext))
+        if "preempted" in self.problem.features:
+            resume(self.launched.cache, self.problem.page_size)
 
     def replay(self) -> None:
         """What run() launches, from the graph that was made of it."""

@@ -3,7 +3,8 @@
 A graph replays the very launches that it was captured with, so that there is one for each of a few batch sizes, and a
 batch is filled up to the next of them with requests of nobody. Such a request has one token, zero in every input, and a
 KV length of one. All of them write that token, K and V of zero, to one scratch row behind everybody's, and read it: an
-op needs no word for padding, a length is never zero, and nothing of a real request is touched.
+op needs no word for padding, a length is never zero, and nothing of a real request is touched. Nor is it taken for one:
+what requests share, the real ones do, whatever fills up their batch.
 """
 
 from collections.abc import Callable
@@ -28,8 +29,12 @@ REQUIRES = (
     q_len.at_most(1),
     batch.at_most(BUCKETS[-1]),
     mask.one_of("none", "causal", "window"),  # a mask tensor has no rows for padding
-    # Filling up makes every input dense and every request live: what else an input can be would be lost.
-    features.only("cuda_graph", "prefix_share", "grammar", "softcap", "sinks", "top_k", "top_p"),
+    # Not idle nor vacant: a batch that is captured has one token of each request. Not transposed, sliced or broadcast:
+    # filling up makes a copy, which lies as any other. Not speculative_tree: its mask is a tensor.
+    features.only(
+        *("cuda_graph", "prefix_share", "grammar", "softcap", "sinks", "top_k", "top_p"),
+        *("cancelled", "preempted", "stale_branch"),  # whatever was in the pages, the tables name them
+    ),
 )
 """What a problem needs to be captured; otherwise each op is launched from the host."""
 
@@ -40,8 +45,8 @@ def against(problem: Problem) -> tuple[Unmet, ...]:
 
 
 def bucket(requests: int) -> int:
-    """The smallest batch that is captured and has room for these."""
-    return next(size for size in BUCKETS if size >= requests)
+    """The smallest batch that is captured and has room for these. Raises ValueError for more than the largest has."""
+    return min(size for size in BUCKETS if size >= requests)
 
 
 def launched(problem: Problem) -> Problem:
@@ -56,7 +61,10 @@ def _padded(problem: Problem, size: int) -> Problem:
 
 
 def filled_up(inputs: Inputs, size: int) -> Inputs:
-    """The inputs of a batch of `size`, the last requests of which are padding. Shares no memory of K and V."""
+    """The inputs of a batch of `size`, the last requests of which are padding. K, V and tables are copies.
+
+    Of `cache.rows` those of the requests are the same tensors: they move with both.
+    """
     problem = _padded(inputs.problem, size)
     padding = problem.padding
     turned = problem.rope != "none"
@@ -83,12 +91,26 @@ def _with_scratch(cache: Cache, page_size: int, padding: int) -> Cache:
         cache,
         k=k,
         v=v,
-        rows=cache.rows + (own,) * padding,
+        rows=cache.rows + tuple(own.clone() for _ in range(padding)),  # each moves by itself, see cache.resume
         slots=_behind(cache.slots, padding, row),
         q_start=torch.cat((cache.q_start, cache.q_start[-1] + torch.arange(1, padding + 1).to(cache.q_start))),
         kv_lens=_behind(cache.kv_lens, padding, 1),
         kv_start=_behind(cache.kv_start, padding, 0 if page_size else row),
         page_table=_behind(cache.page_table, padding, row // page_size if page_size else 0),
+    )
+
+
+def without_padding(cache: Cache, problem: Problem) -> Cache:
+    """What a cache that was filled up holds of the requests of `problem`: K and V as they are, views of the tables."""
+    batch = problem.batch
+    return replace(
+        cache,
+        rows=cache.rows[:batch],
+        slots=cache.slots[: problem.tokens],
+        q_start=cache.q_start[: batch + 1],
+        kv_lens=cache.kv_lens[:batch],
+        kv_start=cache.kv_start[:batch],
+        page_table=cache.page_table[:batch],
     )
 
 

@@ -12,12 +12,14 @@ Places = tuple[int, list[Tensor], Tensor, Tensor]
 
 
 def contiguous(problem: Problem) -> Places:
+    """Rows for kv_len tokens of each request, however long it is: those past a shorter one's end are nobody's."""
     kv_start = torch.arange(problem.batch) * problem.kv_len
     rows = [start + torch.arange(kv_len) for start, kv_len in zip(kv_start, problem.kv_lens, strict=True)]
     return problem.batch * problem.kv_len, rows, kv_start, torch.zeros(problem.batch, 1, dtype=torch.int32)
 
 
 def ragged(problem: Problem) -> Places:
+    """Requests one after another, with no row between them."""
     *starts, total = accumulate(problem.kv_lens, initial=0)
     rows = [start + torch.arange(kv_len) for start, kv_len in zip(starts, problem.kv_lens, strict=True)]
     return total, rows, torch.tensor(starts), torch.zeros(problem.batch, 1, dtype=torch.int32)

@@ -11,6 +11,27 @@ KvLayout = Literal["contiguous", "paged", "ragged"]
 Mask = Literal["none", "causal", "window", "custom", "tree"]
 Rope = Literal["none", "neox", "interleaved"]
 RopeScaling = Literal["none", "linear", "yarn", "llama3"]
+Feature = Literal[
+    "prefix_share",
+    "speculative_tree",
+    "grammar",
+    "cuda_graph",
+    "softcap",
+    "sinks",
+    "top_k",
+    "top_p",
+    "transposed",
+    "sliced",
+    "broadcast",
+    "idle",
+    "vacant",
+    "cancelled",
+    "preempted",
+    "stale_branch",
+    "bad_last_page",
+]
+
+_KV_BYTES: dict[KvDType, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1}
 
 
 @dataclass(frozen=True)
@@ -82,12 +103,9 @@ class Problem:
         return 2 * self.intermediate
 
     @property
-    def kv_cast_sm(self) -> int:
-        """The compute capability from which Triton converts kv_dtype: the fp8 cvt instructions came with sm_89.
-
-        Below it refuses e4m3, and rounds to e5m2 twice, by way of fp16.
-        """
-        return 89 if self.kv_dtype.startswith("fp8") else 80
+    def requests(self) -> int:
+        """Requests of somebody: the batch without padding."""
+        return self.batch - self.padding
 
     @property
     def group(self) -> int:
@@ -102,8 +120,8 @@ class Problem:
     @property
     def kv_lens(self) -> tuple[int, ...]:
         """KV tokens of each request, the new ones included; `vacant`: the last one has none, old or new."""
-        real = self.batch - self.padding
-        lens = [max(1, self.kv_len * (real - i) // real) if self.skew else self.kv_len for i in range(real)]
+        count = self.requests
+        lens = [max(1, self.kv_len * (count - i) // count) if self.skew else self.kv_len for i in range(count)]
         if "vacant" in self.features:
             lens[-1] = 0
         return (*lens, *(1,) * self.padding)
@@ -122,11 +140,21 @@ class Problem:
 
     @property
     def shared_prefix(self) -> int:
-        """Tokens at the start of every request that lie on pages of all; 0 without `prefix_share`."""
+        """Tokens at the start of every request that lie on pages of all; 0 without `prefix_share`.
+
+        Whole pages of the first half of the shortest request's earlier tokens. Padding has none, and shares nothing.
+        """
         if "prefix_share" not in self.features or not self.page_size:
             return 0
-        shortest = min(kv_len - q_len for kv_len, q_len in zip(self.kv_lens, self.q_lens, strict=True))
+        lens = tuple(zip(self.kv_lens, self.q_lens, strict=True))[: self.requests]
+        shortest = min(kv_len - q_len for kv_len, q_len in lens)
         return shortest // 2 // self.page_size * self.page_size
+
+    @property
+    def shared_mib(self) -> int:
+        """K and V of the shared prefix, all heads, in whole MiB: what is read once, or by every request."""
+        elements = self.shared_prefix * self.kv_heads * (self.head_dim + self.v_head_dim)
+        return elements * _KV_BYTES[self.kv_dtype] >> 20
 
     @property
     def last_page_len(self) -> int:

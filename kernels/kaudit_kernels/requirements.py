@@ -7,10 +7,10 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
-from kaudit_kernels.problem import Problem
+from kaudit_kernels.problem import Feature, Problem
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,29 @@ class Requirement:
     """Values at which it turns, or begins to hold: what one who looks for its domain tries first."""
     show: Callable[[Any], str] = field(default=str, compare=False, repr=False)
     """What an offending value is called in the message."""
+    told: str = ""
+    """What the message says in the place of `needed`, where it can be shorter."""
 
     def check(self, problem: Problem, worth: bool = False) -> Unmet | None:
-        seen = getattr(problem, self.axis)
-        if self.beside is None:
-            return None if self.holds(seen) else Unmet(self.axis, self.show(seen), self.needed, worth)
-        other = getattr(problem, self.beside)
-        return None if self.holds(seen, other) else Unmet(self.axis, self.show(seen), f"{self.needed}={other}", worth)
+        """What of it the problem does not meet; None if it meets it. `worth`: whether it stands there for its speed."""
+        return self.against(*(getattr(problem, axis) for axis in (self.axis, self.beside) if axis), worth=worth)
+
+    def against(self, seen: Any, *beside: Any, worth: bool = False) -> Unmet | None:
+        """As check, of the axis's value alone, and that of `beside` if there is one."""
+        if self.holds(seen, *beside):
+            return None
+        needed = "=".join((self.told or self.needed, *map(str, beside)))
+        return Unmet(self.axis, self.show(seen), needed, worth)
+
+    def when(self, other: "Requirement") -> "Requirement":
+        """The same, asked only of problems that meet `other`. Each of the two looks at one axis alone."""
+        return replace(
+            self,
+            needed=f"{self.needed} when {other}",
+            holds=lambda seen, beside: not other.holds(beside) or self.holds(seen),
+            beside=other.axis,
+            told=f"{self.needed} for {other.axis}",
+        )
 
     def __str__(self) -> str:
         return f"{self.axis} is {self.needed}"
@@ -62,6 +78,7 @@ class Axis:
     name: str
 
     def one_of(self, *values: str | int) -> Requirement:
+        """One of these and no other."""
         listed = ", ".join(map(str, values))
         needed = f"one of {listed}" if len(values) > 1 else listed
         return Requirement(self.name, needed, lambda seen: seen in values, bounds=values)
@@ -76,19 +93,20 @@ class Axis:
 class Number(Axis):
     """An axis that counts."""
 
-    def at_least(self, limit: int | str) -> Requirement:
-        """`limit` is a number, or the name of the axis that holds it."""
-        if isinstance(limit, str):
-            return Requirement(self.name, f"at least {limit}", lambda seen, beside: seen >= beside, limit)
+    def at_least(self, limit: int) -> Requirement:
+        """`limit` or more."""
         return Requirement(self.name, f"at least {limit}", lambda seen: seen >= limit, bounds=(limit,))
 
     def at_most(self, limit: int) -> Requirement:
+        """`limit` or less."""
         return Requirement(self.name, f"at most {limit}", lambda seen: seen <= limit, bounds=(limit,))
 
     def multiple_of(self, factor: int) -> Requirement:
+        """A whole number of times `factor`; 0 is one, too: what is not paged has a page size of 0."""
         return Requirement(self.name, f"a multiple of {factor}", lambda seen: seen % factor == 0, bounds=(factor,))
 
     def divides(self, other: str) -> Requirement:
+        """The axis `other` is a whole number of times this one, which is not 0."""
         return Requirement(self.name, f"a divisor of {other}", lambda seen, beside: beside % seen == 0, other)
 
 
@@ -97,15 +115,21 @@ class Names:
     """An axis that is a set of names, each of which is denied unless named here."""
 
     name: str
+    known: tuple[str, ...]
+    """All names that there are: what is denied can be listed."""
 
     def only(self, *names: str) -> Requirement:
-        needed = f"none but {', '.join(names)}" if names else "none"
+        """No name but these. Told by those taken or by those denied, as is shorter; the message names the offenders."""
+        taken, denied = ", ".join(names), ", ".join(each for each in self.known if each not in names)
+        shorter = min(f"none but {taken}", f"any but {denied}", key=len)
+        needed = shorter if taken and denied else "any" if taken else "none"
         return Requirement(
             self.name,
             needed,
             lambda seen: seen.issubset(names),
             bounds=names,
             show=lambda seen: "+".join(sorted(seen.difference(names))),
+            told="none of these",
         )
 
 
@@ -115,10 +139,11 @@ weight_dtype = Axis("weight_dtype")
 kv_dtype = Axis("kv_dtype")
 kv_layout = Axis("kv_layout")
 mask = Axis("mask")
-features = Names("features")
+features = Names("features", get_args(Feature))
 
 sm = Number("sm")
 batch = Number("batch")
+requests = Number("requests")
 q_len = Number("q_len")
 kv_heads = Number("kv_heads")
 head_dim = Number("head_dim")
@@ -132,4 +157,4 @@ gate_up_width = Number("gate_up_width")
 tokens = Number("tokens")
 vocabulary = Number("vocabulary")
 query_rows = Number("query_rows")
-shared_prefix = Number("shared_prefix")
+shared_mib = Number("shared_mib")

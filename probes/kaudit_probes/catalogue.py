@@ -5,7 +5,9 @@ import os
 import sys
 
 import msgspec
+from msgspec.structs import replace
 
+from kaudit.applicable import inapplicable
 from kaudit.catalogue import Catalogue, Listed
 from kaudit.cell import Cell
 from kaudit.errors import UserError
@@ -22,7 +24,7 @@ def main() -> int:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     try:
-        answer: Catalogue | Failed = _asked(arguments.engine, arguments.device, arguments.cell)
+        answer: Catalogue | Failed = asked(arguments.engine, arguments.device, arguments.cell)
     except UserError as error:
         answer = Failed(str(error))
     except ImportError as error:
@@ -32,45 +34,54 @@ def main() -> int:
     return 0
 
 
-def _asked(name: str, device: str, wanted: str | None) -> Catalogue:
+def asked(name: str, device: str, wanted: str | None) -> Catalogue:
     """Raises UserError where the engine cannot be asked so, and ImportError where torch is absent."""
     kind = engines.load(name)
     if engines.states(kind):
-        return kind.listed(*devices.facts(device), _cell(wanted) if wanted is not None else None)
+        cell = _cell(wanted) if wanted is not None else None
+        found = kind.listed(*devices.facts(device), cell)
+        return found if cell or device != "auto" else _of_any_device(found)
     if wanted is not None:
         raise UserError(
             f"--cell: {name} does not state what its paths need; kaudit sweep MATRIX --engine {name} asks it"
         )
     if engines.selects(kind):
-        # A selector is made for a GPU; its list of paths is that of them all.
-        capability = devices.capability(device)
-        if capability is None and device not in ("auto", "cpu", "cuda"):
+        gpu = "sm_90" if device == "auto" else device
+        capability = devices.capability(gpu)
+        if capability is None:
             raise UserError(f"--device {device}: names no GPU; write sm_90, say, or auto")
-        selector = kind(capability or (9, 0))
-        return _named(selector, device, {op: [(path, ()) for path in of_op] for op, of_op in selector.paths().items()})
+        selector = kind(capability)
+        listed = [Listed(op, path) for op, of_op in selector.paths().items() for path in of_op]
+        return Catalogue(selector.name, selector.revision(), False, gpu, tuple(listed))
     import torch
 
     from kaudit_probes.engines import conform  # imports torch
 
-    engine = kind(devices.here(device, torch.cuda.is_available()))
+    here = devices.here(device, torch.cuda.is_available())
+    engine = kind(here)
     conform.check_engine(engine)
-    return _named(
-        engine, device, {op: [(path.name, path.shows) for path in of_op] for op, of_op in engine.paths().items()}
-    )
+    listed = [
+        Listed(op, path.name, shows=path.shows, also=path.also)
+        for op, of_op in engine.paths().items()
+        for path in of_op
+    ]
+    return Catalogue(engine.name, engine.revision(), False, here, tuple(listed))
 
 
-def _named(
-    engine: engines.Engine | engines.Selector, device: str, paths: dict[str, list[tuple[str, tuple[str, ...]]]]
-) -> Catalogue:
-    listed = tuple(Listed(op, path, shows=shows) for op, of_op in paths.items() for path, shows in of_op)
-    return Catalogue(engine.name, engine.revision(), False, device, listed)
+def _of_any_device(found: Catalogue) -> Catalogue:
+    """No device was named, and what the one here lacks is no property of a path."""
+    return replace(found, device="", paths=tuple(replace(path, unmet=()) for path in found.paths))
 
 
 def _cell(text: str) -> Cell:
+    """Raises UserError for one that no sweep runs, too: what would serve it is no question."""
     try:
-        return Cell.parse(text)
+        cell = Cell.parse(text)
     except ValueError as error:
         raise UserError(f"--cell: {error}") from None
+    if why := inapplicable(cell):
+        raise UserError(f"--cell {cell.id}: no sweep runs it: {why}; name another cell")
+    return cell
 
 
 if __name__ == "__main__":

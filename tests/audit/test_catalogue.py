@@ -20,8 +20,15 @@ STATED = Catalogue(
     True,
     "sm_90 with 132 SMs",
     (
-        Listed("attention", "split", ("page_size is a multiple of 16",), ("kv_len is at least 9",), ("^split_[a-z]+",)),
-        Listed("attention", "flash", ("sm is at least 80",), (), ("^flash",)),
+        Listed(
+            "attention",
+            "split",
+            ("dtype is one of fp16, bf16", "page_size is a multiple of 16"),
+            ("kv_len is at least 9",),
+            ("^split_[a-z]+",),
+            also=("merge_kernel<",),
+        ),
+        Listed("attention", "flash", ("sm is at least 80",), (), ("^flash_kernel", r"aten::bmm$")),
         Listed("sample", "eager"),
     ),
 )
@@ -34,19 +41,46 @@ def answered(*unmet: Unmet) -> Catalogue:
     return Catalogue("own", "7", True, STATED.device, paths, DECODE, ("attention",))
 
 
-def test_needs_stand_beside_their_kernel_in_the_order_of_the_catalogue() -> None:
-    text = list(lines(STATED, None, 120))
-    places = [next(i for i, line in enumerate(text) if word in line) for word in (" split ", " flash ", " eager")]
-    assert places == sorted(places)
-    split = text[places[0]]
-    for word in ("attention", "1", "page_size is a multiple of 16", "kv_len is at least 9", "^split_[a-z]+"):
-        assert word in split
+def test_needs_and_functions_stand_under_their_kernel_in_the_order_of_the_catalogue() -> None:
+    assert list(lines(STATED, None, 120)) == [
+        "own@7 on sm_90 with 132 SMs",
+        "",
+        "attention",
+        "  1  split  shows ^split_[a-z]+, at times merge_kernel",
+        "     requires  dtype is one of fp16, bf16; page_size is a multiple of 16",
+        "     worth if  kv_len is at least 9",
+        "  2  flash  shows flash_kernel, aten::bmm",
+        "     requires  sm is at least 80",
+        "",
+        "sample",
+        "  1  eager",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (60, ["requires  dtype is one of fp16, bf16;", "page_size is a multiple of 16"]),
+        (36, ["requires  dtype is one of fp16,", "bf16; page_size is a", "multiple of 16"]),
+    ],
+)
+def test_a_need_is_broken_where_it_fits_no_line(width: int, told: list[str]) -> None:
+    text = list(lines(STATED, None, width))
+    first = next(i for i, line in enumerate(text) if "requires" in line)
+    assert [line.strip() for line in text[first : first + len(told)]] == told
+
+
+def test_what_a_device_never_runs_is_told_in_the_place_of_its_needs() -> None:
+    split, flash, _ = STATED.paths
+    paths = (split, Listed("attention", "flash", flash.requires, unmet=(Unmet("sm", "75", "at least 80"),)))
+    text = list(lines(Catalogue("own", "7", True, "sm_75 with 40 SMs", paths), None, 120))
+    assert text[-1] == "  2  flash  never: sm=75, needs at least 80"
 
 
 @pytest.mark.parametrize(
     ("unmet", "chosen", "said"),
     [
-        ((), "split", {"flash": "would be served, were the faster ones not there"}),
+        ((), "split", {"flash": "would serve it, were the faster ones not there"}),
         ((Unmet("page_size", "8", "a multiple of 16"),), "flash", {"split": "page_size=8, needs a multiple of 16"}),
         ((Unmet("kv_len", "64", "at least 512", worth=True),), "flash", {"split": "kv_len=64, pays with at least 512"}),
     ],
@@ -57,49 +91,27 @@ def test_of_a_cell_the_first_kernel_without_a_reason_serves_it(
     found = answered(*unmet)
     assert found.chosen("attention") == next(each for each in found.paths if each.path == chosen)
     text = list(lines(found, None, 120))
-    for kernel, words in {chosen: "is served by it", "eager": "has no such op", **said}.items():
+    for kernel, words in {chosen: "serves the cell", **said}.items():
         assert any(kernel in line and words in line for line in text), kernel
+    assert found.chosen("sample") is None
+    assert text[-2:] == ["sample", "  the cell has no such op"]
 
 
 def test_only_the_op_that_is_asked_for() -> None:
     assert not any("attention" in line for line in lines(STATED, "sample", 80))
 
 
-def test_the_reference_engine_answers_for_a_gpu_that_is_not_there() -> None:
-    found = catalogue(sys.executable, "reference", "sm_90", DECODE, None)
-    assert found.device == "sm_90 with 132 SMs"
-    assert (found.cell, found.refused) == (DECODE, "")
-    assert "logits_mask" not in found.ops  # no grammar
-    chosen = found.chosen("attention")
-    assert chosen is not None
-    assert chosen.requires
-    assert chosen.shows
-    on_cpu = catalogue(sys.executable, "reference", "cpu", DECODE, None).chosen("attention")
-    assert on_cpu is not None
-    assert on_cpu.path == "eager"
+def test_an_engine_that_states_no_needs_is_said_to() -> None:
+    found = Catalogue("own", "7", False, "cpu", (Listed("sample", "fast", shows=("^fast",)), Listed("sample", "slow")))
+    told = ["", "sample", "  1  fast  shows fast", "  2  slow", "", "own does not state what its paths need"]
+    assert list(lines(found, None, 80)) == ["own@7 on cpu", *told]
 
 
-@pytest.mark.parametrize(("features", "shares"), [("prefix_share", True), ("cuda_graph+prefix_share", False)])
-def test_what_is_decided_on_is_the_batch_that_a_graph_is_filled_up_to(features: str, shares: bool) -> None:
-    """Five requests share a prefix; of eight, three are padding and share none."""
-    cell = DECODE.replace("plain", features).replace("b8", "b5")
-    found = catalogue(sys.executable, "reference", "sm_90", cell, None)
-    cascade = found.of("attention")[0]
-    assert cascade.path == "cascade_decode"
-    assert ("shared_prefix=0, pays with at least 1024" in map(str, cascade.unmet)) != shares
-
-
-def test_a_cell_that_contradicts_itself_is_refused_in_words() -> None:
-    found = catalogue(sys.executable, "reference", "sm_90", DECODE.replace("h32x8", "h33x2"), None)
-    assert found.refused == "kv_heads=2, needs a divisor of q_heads=33"
-    assert any(found.refused in line for line in lines(found, None, 120))
-
-
-def test_an_engine_that_states_no_needs_is_listed_by_name() -> None:
-    found = catalogue(sys.executable, "sdpa", "cpu", None, "attention")
-    assert not found.stated
-    assert [each.path for each in found.of("attention")][-1] == "sdpa:math"
-    assert list(lines(found, "attention", 100))[-1] == "sdpa does not state what its paths need"
+def test_without_a_device_the_list_is_of_any() -> None:
+    printed = CliRunner().invoke(app, ["kernels", "sample"]).stdout.splitlines()
+    assert " on " not in printed[0]
+    assert printed[2] == "sample"
+    assert not any("never" in line for line in printed)
 
 
 def test_json_holds_what_the_table_shows() -> None:
@@ -107,40 +119,28 @@ def test_json_holds_what_the_table_shows() -> None:
     told = json.loads(printed.stdout)
     assert (told["engine"], told["cell"]) == ("reference", DECODE)
     assert {each["op"] for each in told["paths"]} == {"rms_norm"}
+    fused = told["paths"][0]
+    assert (fused["path"], fused["shows"]) == ("fused_rms_norm", ["^rms_norm_kernel"])
+    assert "sm is at least 80" in fused["requires"]
 
 
 @pytest.mark.parametrize(
-    ("engine", "device", "cell", "op", "fault"),
+    ("device", "op", "fault"),
     [
-        ("reference", "auto", None, "nope", 'no op "nope" in reference; name one of rms_norm, '),
-        (
-            "reference",
-            "sm_77",
-            None,
-            None,
-            "--device sm_77: how many SMs it has is not known here; name one of sm_80, ",
-        ),
-        ("reference", "tpu", None, None, "--device tpu: names no GPU; write sm_90, say, or auto"),
-        ("reference", "cpu", "decode", None, '--cell: cell "decode" has 1 parts, needs phase/'),
-        ("reference", "cpu", "", None, '--cell: cell "" has 1 parts, needs phase/'),
-        ("sdpa", "cpu", "", None, "--cell: sdpa does not state what its paths need; "),
-        ("os.path:join", "cpu", None, None, "builtins:str: has no name, refusals, "),
-        ("sdpa", "cpu", DECODE, None, "--cell: sdpa does not state what its paths need; "),
-        ("sdpa", "sm_90", None, None, "--device sm_90: only an engine that predicts takes a GPU's name"),
-        ("none", "cpu", None, None, '--engine: no engine "none"; name one of '),
+        ("auto", "nope", 'no op "nope" in reference; name one of rms_norm, '),
+        ("tpu", None, "--device tpu: names no GPU; "),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(
-    engine: str, device: str, cell: str | None, op: str | None, fault: str
-) -> None:
+def test_what_cannot_be_asked_is_one_line(device: str, op: str | None, fault: str) -> None:
     with pytest.raises(UserError) as error:
-        catalogue(sys.executable, engine, device, cell, op)
+        catalogue(sys.executable, "reference", device, None, op)
     (line,) = error.value.faults
     assert line.startswith(fault)
-    assert "\n" not in line
 
 
-@pytest.mark.parametrize(("python", "fault"), [("/bin/false", "exit 1"), ("/bin/true", "it printed nothing")])
+@pytest.mark.parametrize(("python", "fault"), [("/bin/false", "exit 1"), ("/bin/true", "exit 0")])
 def test_a_python_that_does_not_answer_is_one_line(python: str, fault: str) -> None:
-    with pytest.raises(UserError, match=f"^--python {python}: cannot ask for its paths: {fault}; name a Python"):
+    with pytest.raises(
+        UserError, match=f"^--python {python}: cannot ask for its paths: {fault}: it printed nothing; name a "
+    ):
         catalogue(python, "reference", "cpu", None, None)

@@ -29,7 +29,7 @@ axes:
   features: [plain, prefix_share]
   shape:
     prefill: [{batch: 2, q_len: kv_len, kv_len: page+1}, b2q17k17]
-    decode: [{batch: 1, q_len: 1, kv_len: max}, {batch: 1, q_len: 2, kv_len: 2*page-1, lengths: skewed}]
+    decode: [{batch: 2, q_len: 1, kv_len: max}, {batch: 1, q_len: 2, kv_len: 2*page-1, lengths: skewed}]
 forbid:
   - when: {kv_layout: paged16, features: prefix*}
     because: not built

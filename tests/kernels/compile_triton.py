@@ -83,6 +83,7 @@ VARIANTS = {
         split_kv_decode_kernel, DECODE | {"MASK": "window", "CAP": 72.1, "WHOLE": True}, 4, 4,
         {"k": "*i8", "v": "*i8"},
     ),
+    "decode of e5m2": (split_kv_decode_kernel, DECODE, 4, 4, {"k": "*fp8e5", "v": "*fp8e5"}),
     "prefix": (cascade_prefix_kernel, PREFIX | UNSCALED, 8, 3, COUNTED),
     "merge": (split_kv_merge_kernel, MERGE, 4, 3),
     "norm": (rms_norm_kernel, {"HIDDEN": 1000, "BLOCK": 1024, "ROWS": 4}, 8, 3, COUNTED),
@@ -113,7 +114,7 @@ if int(sys.argv[1]) in SPACIOUS:
         PREFILL | PREFILL_WIDE | PLAIN | {"MASK": "causal", "BLOCK_M": WIDE_TILE.block_m, "BLOCK_N": WIDE_TILE.block_n}
     )
     VARIANTS["prefill of head dim 256, wide"] = flash_prefill_kernel, wide, WIDE_TILE.warps, WIDE_TILE.stages
-TMA = (64, "causal", 0), (128, "window", 128), (256, "causal", 0)  # shared memory hangs on the head dim alone
+TMA = (64, "causal", 0), (128, "window", 128), (256, "causal", 64)  # shared memory hangs on the head dim alone
 for dim, mask, page_size in TMA if sys.argv[1] == "90" else ():
     tile = TMA_TILES[dim]
     box = f"tensordesc<bf16[{tile.block_n},{dim}],{NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16)!r}>"

@@ -14,8 +14,14 @@ from kaudit_kernels.engine import ARGUMENTS
 from kaudit_kernels.problem import Problem
 from kaudit_kernels.requirements import sm
 
-UNSHARED = {"cascade_decode": ["shared_prefix=0, pays with at least 1024"]}
+UNSHARED = {"cascade_decode": ["shared_mib=0, pays with at least 16"]}
 BOTH_BEFORE = UNSHARED | {"warp_decode": ["kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8"]}
+
+
+def _unshared(kv_dtype: str) -> dict[str, list[str]]:
+    """As UNSHARED, with a cache of 8 bits."""
+    return {"cascade_decode": [*UNSHARED["cascade_decode"], f"kv_dtype={kv_dtype}, pays with one of fp16, bf16"]}
+
 
 ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
     (decode(4096), "split_kv_decode", BOTH_BEFORE),
@@ -26,25 +32,27 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
         {
             "cascade_decode": [
                 "mask=window, needs one of none, causal, tree",
-                "shared_prefix=0, pays with at least 1024",
+                "shared_mib=0, pays with at least 16",
             ],
             "warp_decode": ["kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8"],
         },
     ),
-    (decode(4096, features="prefix_share grammar"), "cascade_decode", {}),
+    (decode(8193, features="prefix_share grammar"), "cascade_decode", {}),
     (
-        decode(1000, features="prefix_share", batch=3),
+        decode(8192, features="prefix_share", batch=7),  # a page less, and a request
         "split_kv_decode",
-        {
-            "cascade_decode": ["batch=3, pays with at least 4", "shared_prefix=496, pays with at least 1024"],
-            "warp_decode": ["kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8"],
-        },
+        BOTH_BEFORE | {"cascade_decode": ["requests=7, pays with at least 8", "shared_mib=15, pays with at least 16"]},
     ),
-    (decode(4096, kv_dtype="int8", page_size=1, features="sinks softcap"), "warp_decode", UNSHARED),
+    (
+        decode(16_385, features="prefix_share", kv_dtype="fp8_e4m3"),  # as many bytes as are enough of bf16
+        "warp_decode",
+        {"cascade_decode": ["kv_dtype=fp8_e4m3, pays with one of fp16, bf16"]},
+    ),
+    (decode(4096, kv_dtype="int8", page_size=1, features="sinks softcap"), "warp_decode", _unshared("int8")),
     (
         decode(4096, kv_dtype="fp8_e4m3", head_dim=80),
         "split_kv_decode",
-        UNSHARED | {"warp_decode": ["head_dim=80, needs one of 64, 128, 256"]},
+        _unshared("fp8_e4m3") | {"warp_decode": ["head_dim=80, needs one of 64, 128, 256"]},
     ),
     (
         decode(4096, q_heads=48, kv_heads=1),
@@ -60,13 +68,12 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
     (
         {"q_len": 8, "kv_len": 4096, "mask": "tree", "features": "speculative_tree", "kv_dtype": "fp8_e5m2"},
         "split_kv_decode",
-        UNSHARED
+        _unshared("fp8_e5m2")
         | {
             "warp_decode": [
                 "query_rows=32, needs at most 8",
                 "mask=tree, needs one of none, causal, window",
-                "features=speculative_tree, needs none but prefix_share, softcap, sinks, grammar, top_k, top_p, "
-                "cuda_graph, cancelled, preempted, stale_branch, idle, vacant",
+                "features=speculative_tree, needs none of these",
             ]
         },
     ),
@@ -79,8 +86,8 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
                 "query_rows=384, needs at most 8",
                 "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
             ],
-            "split_kv_decode": ["query_rows=384, pays with at most 128"],
-            "flash_prefill_tma": ["page_size=16, needs a multiple of 128"],
+            "split_kv_decode": ["query_rows=384, pays with at most 256"],
+            "flash_prefill_tma": ["page_size=16, needs a multiple of 128 for head_dim=128"],
         },
     ),
     (
@@ -90,7 +97,7 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
             "cascade_decode": [
                 "kv_layout=ragged, needs paged",
                 "q_len=128, needs at most 8",
-                "shared_prefix=0, pays with at least 1024",
+                "shared_mib=0, pays with at least 16",
             ],
             "warp_decode": [
                 "query_rows=512, needs at most 8",
@@ -100,7 +107,7 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
             "split_kv_decode": [
                 "kv_layout=ragged, needs paged",
                 "q_len=128, needs at most 8",
-                "query_rows=512, pays with at most 128",
+                "query_rows=512, pays with at most 256",
             ],
         },
     ),
@@ -108,7 +115,7 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
         decode(4096, kv_layout="contiguous"),
         "flash_prefill",
         {
-            "cascade_decode": ["kv_layout=contiguous, needs paged", "shared_prefix=0, pays with at least 1024"],
+            "cascade_decode": ["kv_layout=contiguous, needs paged", "shared_mib=0, pays with at least 16"],
             "warp_decode": [
                 "kv_layout=contiguous, needs paged",
                 "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
@@ -121,16 +128,20 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
         decode(4096, kv_dtype="fp8_e4m3", sm=86),
         "eager",
         {
-            "cascade_decode": ["sm=86, needs at least kv_cast_sm=89", "shared_prefix=0, pays with at least 1024"],
-            "warp_decode": ["sm=86, needs at least kv_cast_sm=89"],
-            "split_kv_decode": ["sm=86, needs at least kv_cast_sm=89"],
+            "cascade_decode": [
+                "sm=86, needs at least 89 for kv_dtype=fp8_e4m3",
+                "shared_mib=0, pays with at least 16",
+                "kv_dtype=fp8_e4m3, pays with one of fp16, bf16",
+            ],
+            "warp_decode": ["sm=86, needs at least 89 for kv_dtype=fp8_e4m3"],
+            "split_kv_decode": ["sm=86, needs at least 89 for kv_dtype=fp8_e4m3"],
             "flash_prefill_tma": [
                 "sm=86, needs 90",
                 "kv_dtype=fp8_e4m3, needs the same as dtype=bf16",
-                "page_size=16, needs a multiple of 128",
+                "page_size=16, needs a multiple of 128 for head_dim=128",
                 "query_rows=4, pays with at least 128",
             ],
-            "flash_prefill": ["sm=86, needs at least kv_cast_sm=89"],
+            "flash_prefill": ["sm=86, needs at least 89 for kv_dtype=fp8_e4m3"],
             "fused_sdpa": [
                 "sm=86, needs at most 0",
                 "kv_dtype=fp8_e4m3, needs the same as dtype=bf16",
@@ -139,29 +150,33 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
         },
     ),
     (
+        decode(4096, kv_dtype="fp8_e5m2", sm=86),
+        "split_kv_decode",
+        _unshared("fp8_e5m2") | {"warp_decode": ["sm=86, needs at least 89 for kv_dtype=fp8_e5m2"]},
+    ),
+    (
         prefill(64, sm=0, sm_count=0, kv_layout="contiguous"),
         "fused_sdpa",
         {
             "cascade_decode": [
-                "sm=0, needs at least kv_cast_sm=80",
+                "sm=0, needs at least 80",
                 "kv_layout=contiguous, needs paged",
                 "q_len=64, needs at most 8",
-                "shared_prefix=0, pays with at least 1024",
+                "shared_mib=0, pays with at least 16",
             ],
             "warp_decode": [
-                "sm=0, needs at least kv_cast_sm=80",
+                "sm=0, needs at least 80",
                 "query_rows=256, needs at most 8",
                 "kv_layout=contiguous, needs paged",
                 "kv_dtype=bf16, pays with one of fp8_e4m3, fp8_e5m2, int8",
             ],
             "split_kv_decode": [
-                "sm=0, needs at least kv_cast_sm=80",
+                "sm=0, needs at least 80",
                 "kv_layout=contiguous, needs paged",
                 "q_len=64, needs at most 8",
-                "query_rows=256, pays with at most 128",
             ],
             "flash_prefill_tma": ["sm=0, needs 90"],
-            "flash_prefill": ["sm=0, needs at least kv_cast_sm=80"],
+            "flash_prefill": ["sm=0, needs at least 80"],
         },
     ),
 ]
@@ -198,6 +213,26 @@ def test_a_feature_that_no_kernel_names_is_denied_by_every_kernel() -> None:
     for op in CATALOGUE:
         with pytest.raises(NoKernel, match="features=bad_last_page, needs none"):
             decide(op, problem, CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("capability", "wanted"),
+    [
+        (
+            0,
+            {
+                **dict.fromkeys(("cascade_decode", "warp_decode", "split_kv_decode", "flash_prefill"), "at least 80"),
+                "flash_prefill_tma": "90",
+            },
+        ),
+        (80, {"flash_prefill_tma": "90", "fused_sdpa": "at most 0"}),  # and 8-bit KV of some: that is no never
+        (90, {"fused_sdpa": "at most 0"}),
+    ],
+)
+def test_what_never_runs_on_a_device(capability: int, wanted: dict[str, str]) -> None:
+    never = {each.name: each.never(capability) for each in CATALOGUE["attention"]}
+    told = {name: [str(unmet) for unmet in lacking] for name, lacking in never.items() if lacking}
+    assert told == {name: [f"sm={capability}, needs {needed}"] for name, needed in wanted.items()}
 
 
 def test_a_kernel_that_says_nothing_of_features_takes_none() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_problems import BASE, but, chunk, decode, prefill
+from kernel_problems import BASE, but, chunk, decode, prefill, title
 
-from kaudit_kernels import eager, eager_attention
+from kaudit_kernels import eager, eager_attention, graph
 from kaudit_kernels.admission import Inadmissible, admit
 from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_kernels.dispatch import Decision, decide
+from kaudit_kernels.engine import ops
 from kaudit_kernels.inputs import make_inputs
 from kaudit_kernels.problem import Problem
 from kaudit_kernels.triton import launch_decode
@@ -23,7 +24,8 @@ SLOW = ("eager", "flash_prefill")
 """Of attention, what serves a decode only where nothing made for it does."""
 
 MOVES: dict[str, set[str]] = {
-    "features": {"features", "shared_prefix"},
+    "batch": {"batch", "requests"},
+    "features": {"features", "shared_mib"},
     "head_dim": {"head_dim", "v_head_dim"},
     "mask": {"mask", "features"},
     "q_heads": {"query_rows", "kv_heads"},
@@ -132,12 +134,49 @@ def test_b57_a_split_over_unlike_lengths_writes_every_row(kv_len: int, device: s
     torch.testing.assert_close(found.float(), wanted, rtol=2**-9, atol=2**-9 * wanted.abs().max().item())
 
 
-@pytest.mark.parametrize("changes", [decode(4096), decode(64), prefill(512), chunk(64, 2048)], ids=str)
-@pytest.mark.parametrize("op", CATALOGUE)
-def test_b72_a_graph_that_is_asked_for_changes_no_kernel(op: str, changes: dict[str, Any]) -> None:
-    """What is captured is what runs without: its grid is that of the problem it was captured for."""
-    plain, graphed = (decide(op, but(BASE, **changes, features=features), CATALOGUE) for features in ("", "cuda_graph"))
-    assert (plain.chosen, plain.rejected) == (graphed.chosen, graphed.rejected)
+def _without_tokens(decision: Decision) -> list[tuple[str, str, str, str]]:
+    """Whom it turns down, and why; of tokens only what is needed."""
+    return [
+        (rejected.kernel.name, unmet.axis, unmet.needed, unmet.seen if unmet.axis != "tokens" else "")
+        for rejected in decision.rejected
+        for unmet in rejected.unmet
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        decode(64),
+        decode(8193),
+        decode(16_385, kv_dtype="fp8_e4m3"),
+        decode(4096, mask="window", window=1024),
+        decode(4096, dtype="fp32"),
+        decode(1024, kv_layout="ragged", skew=True),
+        prefill(512),
+        chunk(64, 2048),
+    ],
+    ids=title,
+)
+@pytest.mark.parametrize("features", ["", "prefix_share", "prefix_share softcap sinks", "grammar top_k", "preempted"])
+def test_b72_a_graph_and_what_fills_it_up_change_no_kernel(changes: dict[str, Any], features: str) -> None:
+    """What is captured is what runs without. Attention is told of the requests, and a projection of all tokens."""
+    for batch in range(1, 66):
+        plain = but(BASE, **changes, batch=batch, features=features)
+        launched = graph.launched(but(plain, features=f"cuda_graph {features}"))
+        for op in ops(plain):
+            alone, graphed = decide(op, plain, CATALOGUE), decide(op, launched, CATALOGUE)
+            assert alone.chosen == graphed.chosen
+            assert _without_tokens(alone) == _without_tokens(graphed)
+            if op == "attention":
+                assert alone.rejected == graphed.rejected
+
+
+def test_b72_a_prefix_that_nine_requests_share_is_read_once_in_a_batch_of_sixteen() -> None:
+    problem = but(BASE, **decode(8193), batch=9, features="cuda_graph prefix_share")
+    assert graph.launched(problem).padding == 7
+    assert decide("attention", graph.launched(problem), CATALOGUE).chosen.name == "cascade_decode"
+    of_seven = decide("attention", graph.launched(but(problem, batch=7, features="cuda_graph prefix_share")), CATALOGUE)
+    assert "requests=7, pays with at least 8" in str(of_seven)
 
 
 @pytest.mark.parametrize(("sm", "sm_count"), [(80, 108), (89, 142), (90, 132), (100, 148), (120, 188)])

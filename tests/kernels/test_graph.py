@@ -23,13 +23,19 @@ GRAPH = but(BASE, features="cuda_graph")
         ({}, []),
         ({"batch": 64}, []),
         ({"features": "cuda_graph prefix_share grammar softcap sinks top_k top_p", "skew": True}, []),
+        ({"features": "cuda_graph cancelled preempted stale_branch"}, []),
         ({"batch": 65}, ["batch=65, needs at most 64"]),
         ({"sm": 0}, ["sm=0, needs at least 1"]),
         ({"q_len": 4}, ["q_len=4, needs at most 1"]),
         (prefill(1), ["phase=prefill, needs decode"]),
         (chunk(16, 64, batch=100), ["phase=chunked_prefill", "q_len=16", "batch=100"]),
         ({"mask": "custom"}, ["mask=custom, needs one of none, causal, window"]),
-        ({"features": "cuda_graph idle"}, ["features=idle"]),
+        ({"features": "cuda_graph idle preempted"}, ["features=idle, "]),
+        ({"features": "cuda_graph vacant sliced"}, ["features=sliced+vacant, "]),
+        (
+            {"features": "cuda_graph speculative_tree", "mask": "tree", "q_len": 4},
+            ["q_len=4", "mask=tree", "features=speculative_tree, "],
+        ),
     ],
     ids=str,
 )
@@ -43,6 +49,8 @@ def test_a_batch_takes_the_next_bucket() -> None:
     assert [graph.bucket(size) for size in (1, 2, 3, 4, 5, 8, 9, 33, 63, 64)] == [1, 2, 4, 4, 8, 8, 16, 64, 64, 64]
     for bucket in graph.BUCKETS:
         assert graph.bucket(bucket) == bucket
+    with pytest.raises(ValueError, match="empty"):
+        graph.bucket(graph.BUCKETS[-1] + 1)
 
 
 def test_what_is_launched_is_filled_up_only_where_it_is_captured() -> None:
@@ -64,6 +72,8 @@ PADDED: list[dict[str, Any]] = [
     decode(40, kv_layout="contiguous", kv_dtype="int8", rope="none", features="sinks softcap"),
     decode(17, page_size=16, kv_dtype="fp8_e4m3", mask="window", window=5),
     decode(1, page_size=16),
+    decode(40, page_size=8, features="prefix_share preempted"),
+    decode(32, page_size=16, features="cancelled stale_branch", kv_dtype="int8"),
 ]
 
 
@@ -105,6 +115,8 @@ def test_a_full_bucket_moves_nothing() -> None:
 
 def test_without_a_gpu_the_step_says_so_and_runs(caplog: pytest.LogCaptureFixture) -> None:
     step = Step(but(SMALL, features="cuda_graph", kv_len=5), "cpu")
+    with pytest.raises(ValueError, match="runs before it is captured"):
+        step.capture()
     with caplog.at_level(logging.INFO, "kaudit_kernels.dispatch"):
         step.run()
     assert not step.capturable
@@ -127,7 +139,11 @@ ON_GPU: list[dict[str, Any]] = [
     decode(300, batch=2, page_size=16, kv_dtype="int8", head_dim=256),
     decode(777, batch=7, kv_layout="ragged", mask="window", window=100),
     decode(512, batch=1, kv_layout="contiguous", rope="interleaved", rope_scaling="yarn", rope_offset=131071),
-    decode(2048, batch=6, features="prefix_share"),
+    decode(4096, batch=6, features="prefix_share"),
+    decode(2304, batch=33, features="prefix_share preempted", kv_dtype="fp8_e4m3"),
+    decode(112, batch=3, features="stale_branch", kv_dtype="fp8_e4m3"),
+    decode(300, batch=5, features="cancelled preempted", skew=True),
+    decode(129, batch=3, features="preempted", dtype="fp32"),
     decode(129, batch=5, dtype="fp32"),
     decode(65, batch=64, features="top_p"),
 ]
@@ -180,7 +196,7 @@ def test_a_replay_reads_what_its_inputs_hold_now() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("changes", ON_GPU[1:4], ids=title)
+@pytest.mark.parametrize("changes", [*ON_GPU[1:4], *ON_GPU[7:11]], ids=title)
 def test_padding_changes_nothing_on_a_gpu_either(changes: dict[str, Any]) -> None:
     """Up to the rounding of products of another height: cuBLAS may cut a sum differently."""
     problem = _on_gpu(changes)

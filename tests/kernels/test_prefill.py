@@ -163,9 +163,13 @@ def test_tiles_shrink_with_the_rows() -> None:
         ({"head_dim": 64}, ["head_dim=64, pays with at least 128"]),
         ({"head_dim": 256, "v_head_dim": 128}, ["v_head_dim=128, needs the same as head_dim=256"]),
         ({"kv_dtype": "int8"}, ["kv_dtype=int8, needs the same as dtype=bf16"]),
-        ({"kv_layout": "paged", "page_size": 64}, ["page_size=64, needs a multiple of 128"]),
+        ({"kv_layout": "paged", "page_size": 64}, ["page_size=64, needs a multiple of 128 for head_dim=128"]),
+        (
+            {"kv_layout": "paged", "page_size": 32, "head_dim": 256},
+            ["page_size=32, needs a multiple of 64 for head_dim=256"],
+        ),
         ({"mask": "custom"}, ["mask=custom, needs one of none, causal, window"]),
-        ({"features": "sinks softcap"}, ["features=sinks+softcap, needs none but "]),
+        ({"features": "sinks softcap"}, ["features=sinks+softcap, needs none of these"]),
         ({"q_len": 31}, ["query_rows=124, pays with at least 128"]),
     ],
 )
@@ -175,6 +179,18 @@ def test_what_the_hopper_kernel_turns_down_the_other_takes(changes: dict[str, An
     assert decision.chosen.name == "flash_prefill"
     (unmet,) = [each.unmet for each in decision.rejected if each.kernel.name == "flash_prefill_tma"]
     assert all(str(found).startswith(reason) for found, reason in zip(unmet, reasons, strict=True))
+
+
+@pytest.mark.parametrize("head_dim", launch.TMA_TILES)
+def test_a_page_holds_whole_blocks_of_keys(head_dim: int) -> None:
+    def lacking(page_size: int) -> str:
+        problem = but(BASE, **prefill(4096, page_size=page_size, head_dim=head_dim))
+        (kernel,) = (each for each in CATALOGUE["attention"] if each.name == "flash_prefill_tma")
+        return "; ".join(str(unmet) for unmet in kernel.unmet(problem) if not unmet.worth)
+
+    keys = launch.TMA_TILES[head_dim].block_n
+    assert lacking(keys) == lacking(2 * keys) == ""
+    assert lacking(keys // 2) == f"page_size={keys // 2}, needs a multiple of {keys} for head_dim={head_dim}"
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ CHOICES: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
                 "tokens=100, needs at most 64",
                 "tokens=100, pays with at most 16",
             ],
-            "scaled_mm": ["weight_dtype=fp32, needs fp8_e4m3"],
+            "scaled_mm": ["weight_dtype=fp32, needs fp8_e4m3", "dtype=fp32, needs bf16"],
         },
     ),
     (decode(4096, **FP8), "scaled_mm", {"skinny_gemm": ["weight_dtype=fp8_e4m3, needs one of fp16, bf16"]}),
@@ -127,7 +127,15 @@ def test_fp8_says_which_width_is_no_multiple_of_16(op: str, reasons: list[str]) 
     assert [str(unmet) for unmet in fp8.unmet] == reasons
 
 
+@pytest.mark.parametrize("op", PROJECTIONS)
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_fp8_is_multiplied_in_a_step_of_bf16_alone(op: str, dtype: str) -> None:
+    decision = decide(op, but(BASE, dtype=dtype, **FP8), CATALOGUE)
+    (fp8,) = (each for each in decision.rejected if each.kernel.name == "scaled_mm")
+    assert [str(unmet) for unmet in fp8.unmet] == [f"dtype={dtype}, needs bf16"]
+
+
 def test_few_columns_and_columns_off_a_boundary_are_left_to_cublas() -> None:
     decision = decide("o_proj", but(BASE, q_heads=50, kv_heads=10, head_dim=18), CATALOGUE)
     reasons = [str(unmet) for unmet in decision.rejected[0].unmet]
-    assert reasons == ["hidden=900, pays with a multiple of 8", "hidden=900, pays with at least 2048"]
+    assert reasons == ["hidden=900, pays with a multiple of 8", "hidden=900, pays with at least 4096"]

@@ -122,12 +122,23 @@ def test_a_token_depends_on_its_row_and_number_alone(device: str) -> None:
 def test_the_kernel_serves_every_way_to_sample() -> None:
     for features in (*FEATURES, "grammar cuda_graph top_k"):
         assert decide("sample", but(BASE, features=features), CATALOGUE).chosen.name == "fused_sample"
-    assert str(decide("sample", but(BASE, vocabulary=262_144), CATALOGUE)) == (
-        "sample: eager, not fused_sample (vocabulary=262144, pays with at most 131072)"
-    )
     assert (
         str(decide("sample", but(BASE, sm=75), CATALOGUE))
         == "sample: eager, not fused_sample (sm=75, needs at least 80)"
+    )
+
+
+def test_a_row_whose_sums_shared_memory_may_not_hold_is_left_to_torch() -> None:
+    assert decide("sample", but(BASE, batch=9, vocabulary=524_288), CATALOGUE).chosen.name == "fused_sample"
+    assert str(decide("sample", but(BASE, batch=9, vocabulary=524_289), CATALOGUE)) == (
+        "sample: eager, not fused_sample (vocabulary=524289, needs at most 524288)"
+    )
+
+
+def test_a_few_long_rows_are_left_to_torch() -> None:
+    assert decide("sample", but(BASE, batch=8, vocabulary=131_072), CATALOGUE).chosen.name == "fused_sample"
+    assert str(decide("sample", but(BASE, batch=8, vocabulary=151_936), CATALOGUE)) == (
+        "sample: eager, not fused_sample (vocabulary=151936, pays with at most 131072 for batch=8)"
     )
 
 

@@ -19,7 +19,9 @@ def kernels(
     op: Annotated[str | None, typer.Argument(metavar="[OP]", help="Only this op.")] = None,
     engine: Annotated[str, typer.Option(help="A listed engine, or your own package.module:Class.")] = "reference",
     cell: Annotated[str | None, typer.Option(metavar="ID", help="Say which kernel serves it, and why.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda; one that need not be there: sm_90…")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu or cuda; one that need not be there: sm_90… Tells what never runs on it.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     python: Python = sys.executable,
 ) -> None:

@@ -27,7 +27,7 @@ MOST_CLASSES = 1 << 24
 """Combinations of classes: tables of 16 MB. Only rules that tell nearly all values apart get there."""
 
 MOST_LOOKS = 1_000_000
-"""See looks(): some seconds. The release matrix takes 4,000."""
+"""See looks(): some seconds. The release matrix takes 12,000."""
 
 _LOOKS_A_BLOCK = 1_000
 """What a block costs however small it is."""

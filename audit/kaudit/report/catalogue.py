@@ -1,64 +1,71 @@
-"""An engine's paths as a table for people: what each needs, or what a cell does not meet of it."""
+"""An engine's paths for people: what each needs, or what a cell or a device does not meet of it."""
 
-from collections.abc import Iterable, Iterator
-
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from kaudit.catalogue import Catalogue, Listed
+
+_PLAIN = re.compile(r"\^?([\w:# ]+)[<$]?")
+"""A regular expression that is a function's name, and where that begins or ends."""
+
+_UNBROKEN = "\xa0"
 
 
 def lines(found: Catalogue, op: str | None, width: int) -> Iterator[str]:
     """`op`: only that one. `width` in characters."""
-    yield f"{found.engine}@{found.revision}" + (f" on {found.device}" if found.cell else "")
+    yield f"{found.engine}@{found.revision}" + (f" on {found.device}" if found.device else "")
+    if found.refused:
+        yield f"{found.cell}: refused: {found.refused}"
+        return
     if found.cell:
-        yield f"{found.cell}" + (f": refused: {found.refused}" if found.refused else "")
-    ops = dict.fromkeys(each.op for each in found.paths if op in (None, each.op))
-    table = _answers(found, ops) if found.cell else _needs(found, ops)
-    console = Console(width=width, color_system=None)
-    with console.capture() as printed:
-        console.print(table)
-    yield from (line.rstrip() for line in printed.get().splitlines())
+        yield found.cell
+    shown = [path for path in found.paths if op in (None, path.op)]
+    longest = max((len(path.path) for path in shown), default=0)
+    for each in dict.fromkeys(path.op for path in shown):
+        yield from ("", each)
+        if found.cell and each not in found.ops:
+            yield "  the cell has no such op"
+            continue
+        for place, path in enumerate(found.of(each), 1):
+            name = f"{place:3}  {path.path:<{longest}}  "
+            yield from _answer(name, found, path, width) if found.cell else _needs(name, path, width)
     if not found.stated:
-        yield f"{found.engine} does not state what its paths need"
+        yield from ("", f"{found.engine} does not state what its paths need")
 
 
-def _needs(found: Catalogue, ops: Iterable[str]) -> Table:
-    table = _table("requires", "worth it if", "shows") if found.stated else _table("shows")
-    for op in ops:
-        for place, path in enumerate(found.of(op), 1):
-            stated = (path.requires, path.worth) if found.stated else ()
-            _row(table, op, place, path, *stated, path.shows)
-        table.add_section()
-    return table
+def _answer(name: str, found: Catalogue, path: Listed, width: int) -> Iterator[str]:
+    if path is found.chosen(path.op):
+        said = ["serves the cell"]
+    else:
+        said = [*map(str, path.unmet)] or ["would serve it, were the faster ones not there"]
+    for each in said:
+        yield from _hanging(name, (each,), width)
+        name = " " * len(name)
 
 
-def _answers(found: Catalogue, ops: Iterable[str]) -> Table:
-    table = _table("this cell")
-    for op in ops:
-        chosen = found.chosen(op)
-        for place, path in enumerate(found.of(op), 1):
-            if op not in found.ops:
-                answer = ["has no such op"]
-            elif path is chosen:
-                answer = ["is served by it"]
-            else:
-                answer = [str(unmet) for unmet in path.unmet] or ["would be served, were the faster ones not there"]
-            _row(table, op, place, path, answer)
-        table.add_section()
-    return table
+def _needs(name: str, path: Listed, width: int) -> Iterator[str]:
+    if path.unmet:
+        yield from _hanging(f"{name}never: ", [*map(str, path.unmet)], width)
+        return
+    shown = [*map(_function, path.shows), *(f"at times {_function(each)}" for each in path.also)]
+    yield from _hanging(f"{name}shows " if shown else name, shown, width, ", ")
+    for label, needs in (("requires", path.requires), ("worth if", path.worth)):
+        if needs:
+            yield from _hanging(f"     {label}  ", needs, width)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("op", "", "kernel", *columns):
-        # Names are searched for: they stay whole, and what is said of them breaks.
-        table.add_column(name, no_wrap=name not in columns, overflow="fold")
-    return table
+def _hanging(start: str, parts: Sequence[str], width: int, between: str = "; ") -> list[str]:
+    """The parts, one after the other, behind a start. None that fits a line is broken, nor a word that does not."""
+    room, indent = width - len(start), " " * len(start)
+    text = between.join(each.replace(" ", _UNBROKEN) if len(each) < room else each for each in parts)
+    found = wrap(
+        text, width, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace(_UNBROKEN, " ") for line in found] or [start.rstrip()]
 
 
-def _row(table: Table, op: str, place: int, path: Listed, *texts: Iterable[str]) -> None:
-    shown = (op if place == 1 else "", str(place), path.path, *("\n".join(text) for text in texts))
-    table.add_row(*map(Text, shown))  # Text: brackets of a regular expression are no markup
+def _function(pattern: str) -> str:
+    """`rms_norm_kernel` of `^rms_norm_kernel`; what is more than a name stays as it is."""
+    name = _PLAIN.fullmatch(pattern)
+    return name[1] if name else pattern

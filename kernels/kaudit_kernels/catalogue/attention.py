@@ -2,9 +2,11 @@
 
 from kaudit_kernels import eager_attention
 from kaudit_kernels.catalogue.shared import (
+    AMPERE,
     ANY_STRIDES,
     ATTENTION_FEATURES,
     CPU,
+    E4M3,
     HISTORIES,
     OUTSIDE,
     STRIDES,
@@ -25,7 +27,8 @@ from kaudit_kernels.requirements import (
     page_size,
     q_len,
     query_rows,
-    shared_prefix,
+    requests,
+    shared_mib,
     sm,
     v_head_dim,
 )
@@ -36,7 +39,8 @@ ATTENTION = (
     Kernel(
         "cascade_decode",
         requires=(
-            sm.at_least("kv_cast_sm"),
+            AMPERE,
+            E4M3,
             dtype.one_of("fp16", "bf16"),  # tensor cores would round fp32 to tf32
             kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
             head_dim.one_of(64, 80, 96, 128, 192, 256),
@@ -48,10 +52,13 @@ ATTENTION = (
             ATTENTION_FEATURES,
         ),
         worth=(
-            # To others than the first request shared pages come from the L2, at about twice the rate of HBM: 3 times
-            # 1024 tokens of 4 KiB are 2 us there, as much as one more launch, by which all of them read the prefix.
-            batch.at_least(4),
-            shared_prefix.at_least(1024),
+            # One launch more, by which the prefix is read once and not by every request. What is read again comes from
+            # the L2: little of it costs less than the launch. Times as fast as split_kv_decode on an H200, with 4 KiB a
+            # token: 4 MiB 0.89 to 1.08, 16 MiB 1.08 to 1.13, 64 MiB 1.30; 4 requests of 4 MiB 0.75, and of 8 MiB 1.00.
+            # With 512 bytes a token: 8 MiB 0.94 to 1.01.
+            requests.at_least(8),
+            shared_mib.at_least(16),
+            kv_dtype.one_of("fp16", "bf16"),  # of e4m3, warp_decode is faster: 0.66 to 0.88, up to 32 MiB
         ),
         launch=launch_decode.cascade_decode,
         functions=("^cascade_prefix_kernel", "^split_kv_decode_kernel", "^split_kv_merge_kernel"),
@@ -59,7 +66,8 @@ ATTENTION = (
     Kernel(
         "warp_decode",
         requires=(
-            sm.at_least("kv_cast_sm"),  # 80 for mma.m16n8k16, 89 for the fp8 cvt instructions
+            AMPERE,  # mma.m16n8k16
+            sm.at_least(89).when(kv_dtype.one_of("fp8_e4m3", "fp8_e5m2")),  # both by the fp8 cvt instructions
             dtype.one_of("fp16", "bf16"),
             kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
             head_dim.one_of(64, 128, 256),  # eight lanes share a row of V, in accesses of 8 or 16 bytes
@@ -71,8 +79,8 @@ ATTENTION = (
             features.only("prefix_share", "softcap", "sinks", *OUTSIDE, *HISTORIES, *TOKENLESS),
         ),
         # Stored bytes become numbers in registers, two an instruction; Triton reads V from shared memory by the byte.
-        # Of e4m3, 64 requests of 4096 keys: 3.6 TB/s against 2.4 on an H200. 16 bits are bound by memory: 4.0 against
-        # 3.9 there, but 3.5 against 3.8 for one request of 131,072.
+        # Of e4m3, 64 requests of 4096 keys: 3.8 TB/s against 2.4 on an H200. 16 bits are bound by memory: 4.1 against
+        # 4.0 there, but 3.6 against 3.8 for one request of 131,072.
         worth=(kv_dtype.one_of("fp8_e4m3", "fp8_e5m2", "int8"),),
         launch=warp_decode,
         functions=("warp_decode_kernel<",),
@@ -81,7 +89,8 @@ ATTENTION = (
     Kernel(
         "split_kv_decode",
         requires=(
-            sm.at_least("kv_cast_sm"),
+            AMPERE,
+            E4M3,
             dtype.one_of("fp16", "bf16"),  # tensor cores would round fp32 to tf32
             kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
             head_dim.one_of(64, 80, 96, 128, 192, 256),
@@ -92,8 +101,9 @@ ATTENTION = (
             q_len.at_most(8),  # a tree is 8 by 8 bits, one argument
             ATTENTION_FEATURES,
         ),
-        # More rows are tiles that read the keys again; those of flash_prefill are twice as high.
-        worth=(query_rows.at_most(128),),
+        # More rows are tiles that read the keys again: of 16 requests over 4096 keys, 128 rows take 54 us on an H200,
+        # and 256 take 100. flash_prefill takes 115 for either; flash_prefill_tma, which needs such pages, 58.
+        worth=(query_rows.at_most(256), query_rows.at_most(128).when(page_size.at_least(128))),
         launch=launch_decode.split_kv_decode,
         functions=("^split_kv_decode_kernel",),
         also=("^split_kv_merge_kernel",),  # unless each request is one part
@@ -108,14 +118,17 @@ ATTENTION = (
             v_head_dim.same_as("head_dim"),
             WHOLE_GROUPS,
             kv_layout.one_of("contiguous", "ragged", "paged"),
-            page_size.multiple_of(128),  # one copy is up to 128 keys, which have to lie in one page; 0 unless paged
+            page_size.multiple_of(128).when(head_dim.one_of(64, 128)),  # one copy is so many keys, all of one page
+            page_size.multiple_of(64).when(head_dim.one_of(256)),
             mask.one_of("none", "causal", "window"),
             features.only("prefix_share", *OUTSIDE, *HISTORIES, *TOKENLESS),
         ),
         worth=(
-            query_rows.at_least(128),  # a tile of fewer rows leaves one of its two warpgroups idle
-            # 4 x 4096 causal on an H200: 547 TFLOP/s against 437 of flash_prefill, 556 against 487 at head dim 256; but
-            # 372 against 405 at 64, where the exponentials weigh twice as much beside the products.
+            # A tile of fewer rows leaves one of its two warpgroups idle: 64 rows over 4096 keys take 68 us where
+            # flash_prefill takes 60, 128 rows 67 where it takes 79 (H200).
+            query_rows.at_least(128),
+            # 4 x 4096 causal on an H200: 544 TFLOP/s against 436 of flash_prefill, 635 against 495 at head dim 256; but
+            # 365 against 403 at 64, where the exponentials weigh twice as much beside the products.
             head_dim.at_least(128),
         ),
         launch=launch_prefill.flash_prefill_tma,
@@ -124,7 +137,8 @@ ATTENTION = (
     Kernel(
         "flash_prefill",
         requires=(
-            sm.at_least("kv_cast_sm"),  # 80 as every Triton kernel here, 89 for fp8 KV
+            AMPERE,
+            E4M3,
             dtype.one_of("fp16", "bf16"),  # tensor cores would round fp32 to tf32
             kv_dtype.same_as("dtype", "fp8_e4m3", "fp8_e5m2", "int8"),
             head_dim.at_most(256),  # padded to a power of two; the output of 64 rows of 512 would be all registers

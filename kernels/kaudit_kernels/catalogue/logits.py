@@ -4,7 +4,7 @@ from kaudit_kernels import eager, eager_sampling
 from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, TOKENWISE
 from kaudit_kernels.cuda.logits_mask import WORD, logits_mask
 from kaudit_kernels.dispatch import Kernel
-from kaudit_kernels.requirements import sm, vocabulary
+from kaudit_kernels.requirements import batch, sm, vocabulary
 from kaudit_kernels.triton.launch_sample import sample
 
 LOGITS_MASK = (
@@ -24,10 +24,16 @@ LOGITS_MASK = (
 SAMPLE = (
     Kernel(
         "fused_sample",
-        requires=(AMPERE, TOKENWISE),
-        # The largest row that was timed: 64 of them take 13 us greedily, eager torch 25 (H200), although more than
-        # 32,768 logits spill out of the registers of 1024 threads.
-        worth=(vocabulary.at_most(131_072),),
+        requires=(
+            AMPERE,
+            # The running sums of so many take 64 KiB of shared memory, of twice as many more than the 99 of some SMs.
+            vocabulary.at_most(524_288),
+            TOKENWISE,
+        ),
+        # More than 32,768 logits spill out of the registers of 1024 threads. Greedily, a row of 131,072 takes 10 us and
+        # eager torch 12 (H200), but one of 151,936 takes 15, and 8 take 15 where torch takes 14; 32 rows pay again, 16
+        # against 21. With top-k and top-p, one row of 131,072 takes 570 us and torch 431; 8 of 151,936 1035 and 1123.
+        worth=(vocabulary.at_most(131_072).when(batch.at_most(8)),),
         launch=sample,
         functions=("^sample_kernel",),
     ),

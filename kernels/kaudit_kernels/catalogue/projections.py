@@ -7,6 +7,7 @@ from kaudit_kernels.projections import scaled_mm, skinny_gemm
 from kaudit_kernels.requirements import (
     Number,
     attention_width,
+    dtype,
     gate_up_width,
     hidden,
     intermediate,
@@ -28,21 +29,23 @@ def _projection(reads: Number, writes: Number) -> tuple[Kernel, ...]:
                 ANY_STRIDES,
             ),
             worth=(
-                # Beside cuBLAS on an H200, 1 to 16 tokens: 1.07 times as fast at 4096 to 28,672 and to 4096, as fast to
-                # 6144; but 0.95 to 1.03 from 14,336.
+                # Beside cuBLAS on an H200, 1 to 16 tokens of 4096 numbers: 1.2 times as fast to 4096 columns, 1.06 to
+                # 6144, as fast to 16,384. 32 tokens: 0.9 to 1.0; 64: 0.96 to 1.07.
                 tokens.at_most(16),
-                reads.at_most(8192),
-                writes.multiple_of(8),  # else a row of the weight starts off a 16-byte boundary, and loads are narrow
-                writes.at_least(2048),  # fewer columns leave SMs without a tile, and a product that is all launch
+                reads.at_most(8192),  # 10,240: 0.8 to 1.06
+                writes.multiple_of(8),  # else a row of the weight starts off a 16-byte boundary: 0.75 to 1.08
+                writes.at_least(4096),  # fewer leave SMs without a tile: 0.74 to 0.94 at 2048, 0.97 to 1.01 at 3072
             ),
             launch=skinny_gemm,
             functions=("^skinny_gemm_kernel",),
+            also=("^sum_parts_kernel",),  # where columns are so few that they are split in depth
         ),
         Kernel(
             "scaled_mm",
             requires=(
                 sm.at_least(89),  # the first tensor cores that multiply fp8
                 weight_dtype.one_of("fp8_e4m3"),
+                dtype.one_of("bf16"),  # with a scale for each row torch gives other types on some GPUs only
                 reads.multiple_of(16),  # cuBLASLt and CUTLASS read 16 bytes at a time, torch refuses the rest
                 writes.multiple_of(16),
                 ANY_STRIDES,

@@ -4,6 +4,8 @@ from kaudit_kernels.requirements import features, kv_dtype, kv_heads, sm
 
 # cp.async and bf16 tensor-core instructions, which the Triton kernels are built on, came with sm_80.
 AMPERE = sm.at_least(80)
+# Triton refuses to convert e4m3 without the instruction for it. e5m2 is the upper half of an fp16: no instruction.
+E4M3 = sm.at_least(89).when(kv_dtype.one_of("fp8_e4m3"))
 # Without a GPU. torch has fused kernels on a GPU too, but the point of this engine is its own.
 CPU = sm.at_most(0)
 # What changes the logits, or how the step is launched: no op of the layer sees it.

@@ -17,14 +17,14 @@ FLOAT = {"fp16": "Half", "bf16": "BFloat16"}
 BYTES = {"fp8_e4m3": "E4M3", "fp8_e5m2": "E5M2", "int8": "Int8"}
 
 
-def warp_decode(q: Tensor, inputs: Inputs, fill: int = 3) -> Tensor:
-    """As eager_attention.attention, for what the catalogue lets through; `fill` as in Tile.
+def warp_decode(q: Tensor, inputs: Inputs, fill: int = 3, heads: int | None = None) -> Tensor:
+    """As eager_attention.attention, for what the catalogue lets through; `fill` as in Tile, `heads` of a block.
 
-    3 blocks stay on an SM. With a fill of 3 64 requests of 4096 keys are one part each, whose fp8 an H200 reads at 3.6
-    TB/s; with 6 they are two and a merge, at 2.7.
+    3 blocks stay on an SM. With a fill of 3 64 requests of 4096 keys are one part each, whose fp8 an H200 reads at 3.8
+    TB/s; with 6 they are two and a merge, at 2.8.
     """
     problem, cache = inputs.problem, inputs.cache
-    heads = heads_of_block(problem.kv_heads)
+    heads = heads or heads_of_block(problem.kv_heads)
     tile = Tile(_keys(problem.kv_dtype, problem.head_dim) // heads, fill=fill)
     shares = shares_of(problem, tile, unshared(problem, 0))
     rows = problem.query_rows

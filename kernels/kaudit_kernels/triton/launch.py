@@ -124,4 +124,5 @@ def rope_kv_write(qkv: Tensor, inputs: Inputs, tile: RopeTile = ROPE_TILE) -> Te
 
 
 def power_of_two(number: int) -> int:
+    """The least power of two that is not less than `number`, which is 1 or more."""
     return 1 << (number - 1).bit_length()

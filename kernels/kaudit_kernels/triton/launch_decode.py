@@ -66,11 +66,14 @@ def split_kv_decode(q: Tensor, inputs: Inputs, tile: Tile | None = None) -> Tens
 
 
 def cascade_decode(q: Tensor, inputs: Inputs, tile: Tile | None = None) -> Tensor:
-    """As split_kv_decode, for requests that share their first `problem.shared_prefix` tokens; `tile` is for both."""
+    """As split_kv_decode, for requests that share their first `problem.shared_prefix` tokens; `tile` is for both.
+
+    Padding does not share them: its one key is its own part, and its rows, the last, are none of the prefix's work.
+    """
     from kaudit_kernels.triton.cascade_decode import cascade_prefix_kernel
 
     problem, cache, shared = inputs.problem, inputs.cache, inputs.problem.shared_prefix
-    rows = problem.tokens * problem.group
+    rows = (problem.tokens - problem.padding) * problem.group
     prefix_tile, own_tile = tile or tile_of(problem, rows), tile or tile_of(problem, problem.query_rows)
     shares = shares_of(problem, own_tile, unshared(problem, shared))
     block_m = _block_m(rows)
@@ -189,10 +192,12 @@ def tile_of(problem: Problem, rows: int) -> Tile:
 
 
 def unshared(problem: Problem, shared: int) -> list[int]:
-    """Keys of each request that its queries see, and that are not in the shared prefix."""
+    """Keys of each request that its queries see, and that are not in the shared prefix, if it shares that."""
     lens = []
     for q_len, kv_len in zip(problem.q_lens, problem.kv_lens, strict=True):
-        first = max(kv_len - q_len - problem.window + 1, 0) if problem.mask == "window" else shared
+        first = shared if kv_len > shared else 0
+        if problem.mask == "window":
+            first = max(kv_len - q_len - problem.window + 1, 0)
         lens.append(kv_len - first)
     return lens
 
@@ -212,6 +217,8 @@ def _share_out(lens: list[int], programs: int, tile: Tile, sm_count: int) -> Sha
 
 
 def empty_parts(slots: int, problem: Problem, device: torch.device) -> Parts:
+    """Memory for so many; a slot is one (part, query, head). 0 where each request is one part, which has no merge."""
+
     def empty(*shape: int) -> Tensor:
         return torch.empty(slots, *shape, dtype=torch.float32, device=device)
 

@@ -43,6 +43,7 @@ def _rows(tokens, HIDDEN: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr)
 
 @triton.jit
 def _normed(wide, weight, columns, epsilon, HIDDEN: tl.constexpr):
+    """Rows [ROWS, BLOCK] float32, zero past HIDDEN, over their root mean square, times weight [HIDDEN]; in float32."""
     scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / HIDDEN + epsilon)
     weights = tl.load(weight + columns, mask=columns < HIDDEN, other=0.0).to(tl.float32)
     return wide * scale[:, None] * weights[None, :]

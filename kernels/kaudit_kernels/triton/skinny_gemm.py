@@ -14,8 +14,8 @@ import triton.language as tl
 
 @triton.jit
 def skinny_gemm_kernel(
-    x,
-    weight,
+    x,  # [tokens, IN]
+    weight,  # [IN, OUT], of the type of x
     out,  # [SPLITS, tokens, OUT], float32 if there are several splits
     tokens,
     IN: tl.constexpr,

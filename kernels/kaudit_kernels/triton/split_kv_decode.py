@@ -18,8 +18,11 @@ from kaudit_kernels.triton.decode_tile import load_rows, over_keys
 
 @triton.jit
 def _first_key(q_len, kv_len, shared, window, MASK: tl.constexpr):
-    """The first key that is not in the shared prefix, and that some query of the request sees."""
-    return tl.maximum(kv_len - q_len - window + 1, 0) if MASK == "window" else shared
+    """The first key that is not in the shared prefix, and that some query of the request sees.
+
+    A request that is no longer than the prefix does not share it: one that fills up the batch of a CUDA graph.
+    """
+    return tl.maximum(kv_len - q_len - window + 1, 0) if MASK == "window" else tl.where(kv_len > shared, shared, 0)
 
 
 @triton.jit
@@ -51,7 +54,7 @@ def split_kv_decode_kernel(
     batch,
     pages,
     scale,  # takes the product of q and k to units of log2; with CAP to parts of it
-    shared,  # keys at the start of every request that others take care of; 0 with a window
+    shared,  # keys at the start of every longer request that others take care of; 0 with a window
     window,  # keys a query sees, if MASK is "window"
     tree,  # bit 8 * i + j: new token i sees new token j, if MASK is "tree"
     chunk,  # most keys of a part, whole tiles
@@ -158,6 +161,7 @@ def split_kv_merge_kernel(
     row = (token - tl.load(q_start + request)) * GROUP + head % GROUP
     own = (before.to(tl.int64) * KV_HEADS + head // GROUP) * ROWS + row
     prefix = tl.sum(counts, axis=0).to(tl.int64) * (KV_HEADS * ROWS) + program
+    prefix_parts = tl.where(tl.load(kv_lens + request) > shared, prefix_parts, 0)  # 0 for who does not share it
     dims = tl.arange(0, BLOCK_V)
     inside = (dims < V_DIM)[None, :]
     m = float("-inf")

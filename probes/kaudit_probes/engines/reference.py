@@ -1,6 +1,6 @@
 """The bundled reference engine behind the Engine protocol: the one module that imports kaudit_kernels."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kaudit.catalogue import Catalogue, Listed
 from kaudit.cell import Cell
@@ -45,19 +45,20 @@ class ReferenceEngine:
     @staticmethod
     def listed(sm: int, sm_count: int, cell: Cell | None) -> Catalogue:
         """Of the Stating protocol."""
-        problem = problem_of(cell, sm, sm_count) if cell else None
-        # What is decided on is what would be launched, with the padding of a CUDA graph.
-        looked_at = graph.launched(problem) if problem else None
-        paths = tuple(_listed(op, kernel, looked_at) for op, kernels in CATALOGUE.items() for kernel in kernels)
         device = f"sm_{sm} with {sm_count} SMs" if sm else "cpu"
-        if cell is None or problem is None:
-            return Catalogue("reference", revision(), True, device, paths)
-        refused = ""
+        if cell is None:
+            return Catalogue("reference", revision(), True, device, _listed(lambda kernel: kernel.never(sm)))
+        problem = problem_of(cell, sm, sm_count)
+        # What is decided on is what would be launched, with the padding of a CUDA graph.
+        launched = graph.launched(problem)
         try:
             admit(problem)
-        except Inadmissible as error:
-            refused = str(error)
-        return Catalogue("reference", revision(), True, device, paths, cell.id, ops(problem), refused)
+            for op in ops(problem):
+                decide(op, launched, CATALOGUE)
+        except ReferenceEngine.refusals as error:
+            return Catalogue("reference", revision(), True, device, _listed(), cell.id, refused=str(error))
+        paths = _listed(lambda kernel: kernel.unmet(launched))
+        return Catalogue("reference", revision(), True, device, paths, cell.id, ops(problem))
 
     def supports(self, cell: Cell) -> Refused | Skipped | None:  # noqa: ARG002 - it expresses every cell
         return None
@@ -158,15 +159,20 @@ def problem_of(cell: Cell, sm: int, sm_count: int) -> Problem:
     )
 
 
-def _listed(op: str, kernel: Kernel, problem: Problem | None) -> Listed:
-    """With what the problem does not meet, if there is one."""
-    return Listed(
-        op,
-        kernel.name,
-        tuple(map(str, kernel.requires)),
-        tuple(map(str, kernel.worth)),
-        (*kernel.functions, *kernel.also),
-        _unmet(kernel.unmet(problem)) if problem else (),
+def _listed(unmet: Callable[[Kernel], Iterable[requirements.Unmet]] = lambda _: ()) -> tuple[Listed, ...]:
+    """All kernels, each with what is not met of it."""
+    return tuple(
+        Listed(
+            op,
+            kernel.name,
+            tuple(map(str, kernel.requires)),
+            tuple(map(str, kernel.worth)),
+            kernel.functions,
+            _unmet(unmet(kernel)),
+            kernel.also,
+        )
+        for op, kernels in CATALOGUE.items()
+        for kernel in kernels
     )
 
 
