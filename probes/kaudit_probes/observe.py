@@ -194,10 +194,11 @@ class Observer:
             result = crash(error)
             try:
                 self._capture.synchronize()
-            except Exception:
+            except Exception as broken:
                 # The CUDA context is broken. Whatever is unwound from here, the profiler and the interpreter itself,
-                # would touch it, and may raise or hang.
-                self._send(Poisoned(cell.id, result.how))
+                # would touch it, and may raise or hang. What CUDA says of it is the cause; what was raised may be only
+                # where it came out, as a cuBLAS handle that could not be made.
+                self._send(Poisoned(cell.id, crash(broken).how))
                 os._exit(1)
         self._send(Closed())
         return result

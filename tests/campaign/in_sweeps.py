@@ -179,7 +179,7 @@ def _clock_jumps(stage: Stage) -> None:
 
 _NO_NVML = (
     "raise ImportError('no pynvml')",
-    "raise OSError('libnvidia-ml.so.1: cannot open shared object file')",
+    "class NVMLError(Exception): pass\ndef nvmlInit(): raise OSError('libnvidia-ml.so.1: cannot open shared object')",
     "class NVMLError(Exception): pass\ndef nvmlInit(): raise NVMLError('NVML Shared Library Not Found')",
 )
 
