@@ -89,7 +89,7 @@ _NARROW = {
     "gate_up_proj": ("h2x2x128", "h4x4x128", "h8x8x128"),
     **dict.fromkeys(("o_proj", "down_proj"), ("h16x8x128", "h20x4x128", "h24x8x128", "h32x8x128", "h83x1x50")),
 }
-"""Heads with which a projection writes fewer than 2048 columns or not many more, a multiple of 8 or not."""
+"""Heads with which a projection writes fewer than 4096 columns or not many more, a multiple of 8 or not."""
 _WRITES = {"qkv_proj": "qkv_width", "gate_up_proj": "gate_up_width", "o_proj": "hidden", "down_proj": "hidden"}
 _READS = {"qkv_proj": "hidden", "gate_up_proj": "hidden", "o_proj": "attention_width", "down_proj": "intermediate"}
 
@@ -176,7 +176,7 @@ PARTS: dict[str, tuple[Case | Threshold | Graph, ...]] = {
             tuple(
                 _decode(batch, 2 * prefix + 16, kv_dtype, heads=heads, features="prefix_share")
                 for kv_dtype, heads, batches, prefixes in (
-                    ("bf16", "h32x8x128", (4, 8, 16, 64), (1024, 4096, 16_384)),
+                    ("bf16", "h32x8x128", (4, 8, 16, 64), (1024, 2048, 4096, 16_384)),
                     # What one GPU of eight has of those heads: 512 bytes a token.
                     ("bf16", "h8x1x128", (8, 16, 64), (1024, 4096, 16_384, 32_768)),
                     ("fp8_e4m3", "h32x8x128", (8, 16, 64), (1024, 4096, 16_384)),

@@ -108,6 +108,13 @@ def probed(cells: Sequence[Cell], device: str, jobs: int) -> tuple[list[float], 
     turn = threading.Barrier(jobs + 1)
 
     def serve(host: Host, own: Sequence[Cell]) -> None:
+        try:
+            serve_all(host, own)
+        except BaseException:
+            turn.abort()  # else the others would wait for this one
+            raise
+
+    def serve_all(host: Host, own: Sequence[Cell]) -> None:
         host.launch()
         host.greet()
         again: list[Again] = []
@@ -125,16 +132,18 @@ def probed(cells: Sequence[Cell], device: str, jobs: int) -> tuple[list[float], 
     for thread in threads:
         thread.start()
     seconds, ready = [], 0.0
-    for _ in range(PASSES):
-        turn.wait()
-        start = time.perf_counter()
-        ready = ready or clock.now()
-        turn.wait()
-        seconds.append(time.perf_counter() - start)
-    for thread in threads:
-        thread.join()
-    for host in hosts:
-        host.close()
+    try:
+        for _ in range(PASSES):
+            turn.wait()
+            start = time.perf_counter()
+            ready = ready or clock.now()
+            turn.wait()
+            seconds.append(time.perf_counter() - start)
+    finally:
+        for thread in threads:
+            thread.join()
+        for host in hosts:
+            host.close()
     return seconds, ready, clock.at[0][0] - ready
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kaudit.cell import Cell
 from kaudit.findings import findings
-from kaudit.observation import Ran, Refused, Unmet, is_fallback, is_silent_fallback
+from kaudit.observation import Ran, Refused, Skipped, Unmet, is_fallback, is_silent_fallback
 from kaudit.table import Table, read
 from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
 from kaudit_probes.engines.flashinfer_reasons import unmet
@@ -161,3 +161,13 @@ def test_xformers_takes_the_first_of_its_order_that_has_no_reason_against_it(tab
         assert (*turned_down, row.outcome.path) == table.header.paths[row.op][: len(turned_down) + 1]
     refused = [row.outcome.reason for row in table.rows.values() if isinstance(row.outcome, Refused)]
     assert not [reason for reason in refused if "wasn't build with CUDA support" in reason]
+
+
+@of("flash-attn-4")
+def test_flash_attention_4_is_itself_on_hopper_and_refuses_in_words(table: Table) -> None:
+    rows = list(ran(table, "attention"))
+    assert len(rows) >= 25
+    assert {(found.path, found.contradiction) for _, found in rows} == {("flash_attn:fa4", False)}
+    refused = [row.outcome.reason for row in table.rows.values() if isinstance(row.outcome, Refused)]
+    assert {reason.partition(" ")[0] for reason in refused} == {"(head_dim,", "inputs"}
+    assert not [row for row in table.rows.values() if not isinstance(row.outcome, Ran | Refused | Skipped)]

@@ -1,14 +1,15 @@
 """Gives cells to a probe and each its outcome, whatever becomes of the process.
 
 Cells run in company first. One that was open when the process died, that raised an exception, whose capture was
-unhealthy, or that found no memory left, runs again alone in a fresh process, after all others; only what happens there
-is its outcome. So a death that was not the cell's doing, a `kill -9` from outside for one, changes no table, nor does
-what another cell left behind. A hang has had its whole limit to end: it is not tried again, unless others were at work
-on its GPU. What the engine says it refuses is believed in company.
+unhealthy, or that found no memory left, runs again alone in a fresh process, after all others; what happens there is
+its outcome. So a death that was not the cell's doing, a `kill -9` from outside for one, changes no table, nor does what
+another cell left behind. A hang has had its whole limit to end: it is not tried again, unless others were at work on
+its GPU. What the engine says it refuses is believed in company, and so is an exception once enough like it came alone
+(crew.Beliefs).
 
 Where probes share a GPU, waiting for it is what costs them: each wait lets the others' work go first (0.2 ms of an H200
-with four probes, where a small cell takes 0.3). There a batch is asked for without a wait for each cell, and if
-anything goes wrong in it, whole again with one.
+with four probes, where a small cell takes 0.3). There a batch is asked for without a wait for each cell, and where the
+process dies or does not go on, whole again with one.
 """
 
 import re

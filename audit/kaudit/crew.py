@@ -4,7 +4,7 @@ A cell that runs alone for the outcome that counts has its GPU to itself: where 
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -28,6 +28,30 @@ class Job:
     last: Again | None = None
 
 
+class Beliefs:
+    """Which exceptions of company are believed of a cell that did not run alone: an engine that cannot run at all would
+    cost a process for each cell. Those of which ENOUGH like it came alone, and none did not; until then it runs alone.
+    """
+
+    ENOUGH = 3
+
+    def __init__(self) -> None:
+        self._confirmed = Counter[str]()
+        self._refuted: set[str] = set()
+
+    def believes(self, raised: Entry) -> bool:
+        words = words_of_crash(raised)
+        return words not in self._refuted and self._confirmed[words] >= self.ENOUGH
+
+    def learn(self, raised: Entry, alone: Entry) -> None:
+        """What a cell came to in company, and alone."""
+        words = words_of_crash(raised)
+        if words_of_crash(alone) == words:
+            self._confirmed[words] += 1
+        else:
+            self._refuted.add(words)
+
+
 class Work:
     """What is left to do, run after run. Methods are called from any thread."""
 
@@ -38,7 +62,7 @@ class Work:
         self._run = Run("", (), fresh=False)
         self._batches = Batches(())
         self._again: deque[Again] = deque()
-        self._confirmed: set[str] = set()
+        self._beliefs = Beliefs()
         self._busy = 0
         self._stopped = False
         self._changed = Condition()
@@ -69,15 +93,12 @@ class Work:
         return bool(self._batches) or alone or self._stopped or not self._busy
 
     def believes(self, raised: Entry) -> bool:
-        """Whether what a cell raised in company was seen of one that ran alone: an engine that cannot run at all would
-        cost a process for each cell."""
         with self._changed:
-            return words_of_crash(raised) in self._confirmed
+            return self._beliefs.believes(raised)
 
-    def learn(self, alone: Entry) -> None:
-        """What a cell came to that ran alone."""
+    def learn(self, raised: Entry, alone: Entry) -> None:
         with self._changed:
-            self._confirmed.add(words_of_crash(alone))
+            self._beliefs.learn(raised, alone)
 
     def done(self, job: Job, again: Sequence[Again], seconds: float) -> None:
         """A job is done, in that time, but for the cells that have to run again, alone."""
@@ -151,7 +172,8 @@ def _finished(host: Host, job: Job, work: Work, again: list[Again]) -> Iterator[
             yield from in_company(host, job.cells, again, fresh=job.run.fresh)
         case Again(_, Entry() as raised) if work.believes(raised):
             yield (raised,)
-        case Again(cell):
+        case Again(cell, raised):
             entry = alone(host, cell)
-            work.learn(entry)
+            if raised:
+                work.learn(raised, entry)
             yield (entry,)

@@ -12,14 +12,14 @@ MOST_LINE = 256 << 20
 """Bytes of one line, as of a message from a probe (child.MOST_LINE), so that what a sweep wrote can be read. The
 longest row of a real table has 20 KB."""
 
-_OPEN = Path("/dev/fd")
-"""Where a shell puts the pipe of `<(git show main:table.jsonl)`, with a writer at its other end."""
+_OPEN = (Path("/dev/fd"), Path("/proc/self/fd"))
+"""Where shells put the pipe of `<(git show main:table.jsonl)`, with a writer at its other end."""
 
 
 def check_regular(path: Path) -> None:
     """Raises OSError where it is a folder, a pipe or a device: to open a pipe would wait for somebody who writes."""
     mode = path.stat().st_mode
-    if stat.S_ISFIFO(mode) and path.parent == _OPEN:
+    if stat.S_ISFIFO(mode) and path.parent in _OPEN:
         return
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

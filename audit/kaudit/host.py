@@ -19,7 +19,8 @@ START_LIMIT = 180.0
 
 MOST_BARREN = 5
 """Deaths in a row with no cell open and none finished in between. A batch is sent twice and so is a cell alone, so that
-one cell which brings the process down outside of itself makes four of them; the fifth is no cell's doing."""
+one cell which brings the process down outside of itself makes four of them; the fifth is no cell's doing. Batches that
+do not wait for each cell are not counted."""
 
 
 class Closing(Exception):
@@ -76,8 +77,10 @@ class Host:
         if self.closing:
             raise Closing
         match answer:
-            case Lost(None, how, words):
+            case Lost(None, how, words) if batch.blocking:
                 self._count_barren(how, words)
+            case Lost(None):  # to be sent again: which cell it was nobody could tell
+                pass
             case _:
                 self.barren = 0
         return answer

@@ -30,7 +30,8 @@ REQUIRES = (
     batch.at_most(BUCKETS[-1]),
     mask.one_of("none", "causal", "window"),  # a mask tensor has no rows for padding
     # Not idle nor vacant: a batch that is captured has one token of each request. Not transposed, sliced or broadcast:
-    # filling up makes a copy, which lies as any other. Not speculative_tree: its mask is a tensor.
+    # filling up makes a copy, which lies as any other. Not speculative_tree: its mask is a tensor. Not bad_last_page:
+    # no kernel takes it.
     features.only(
         *("cuda_graph", "prefix_share", "grammar", "softcap", "sinks", "top_k", "top_p"),
         *("cancelled", "preempted", "stale_branch"),  # whatever was in the pages, the tables name them

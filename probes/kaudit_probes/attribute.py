@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kaudit.observation import Kernel
 from kaudit_probes.families import classify
-from kaudit_probes.trace import Event, Thread, Trace, leaves
+from kaudit_probes.trace import Event, Trace, leaves
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ def attribute(trace: Trace, expected: Sequence[str], sentinels: Sequence[str], o
     """The verdict of each expected range, by name.
 
     A session is sound if both sentinels show a kernel, no device activity lacks its launch, and the thread of the
-    sentinels made all launches; if it is not, none of its ranges is. A range is sound if it stands once in the trace,
+    sentinels made all launches; if it is not, none of its ranges is. What other threads launch inside the only range
+    there is, as autograd does, is that range's. A range is sound if it stands once in the trace,
     and each of its launches has its device activity: one for a plain launch, at least one for a graph launch, whose
     kernels all carry the one correlation id.
     """
@@ -78,11 +79,15 @@ def attribute(trace: Trace, expected: Sequence[str], sentinels: Sequence[str], o
         if counts[name] != 1:
             verdicts[name] = Unhealthy(f"its range stands {counts[name]} times in the trace, needs once")
     own = {launch.thread for name in sentinels for launch in held[name]}
-    fault = _session_fault(trace, [verdicts[name] for name in sentinels], launches, own)
+    foreign = [launch for launch in launches if launch.thread not in own]
+    if len(expected) == 1:
+        inside = set(map(id, held[expected[0]]))
+        foreign = [launch for launch in foreign if id(launch) not in inside]
+    fault = _session_fault(trace, [verdicts[name] for name in sentinels], len(foreign))
     return {name: Unhealthy(fault) if fault else verdicts[name] for name in expected}
 
 
-def _session_fault(trace: Trace, sentinels: Sequence[Verdict], launches: Sequence[Event], own: set[Thread]) -> str:
+def _session_fault(trace: Trace, sentinels: Sequence[Verdict], foreign: int) -> str:
     for verdict in sentinels:
         match verdict:
             case Unhealthy(why):
@@ -92,7 +97,7 @@ def _session_fault(trace: Trace, sentinels: Sequence[Verdict], launches: Sequenc
     launched = {call.args.correlation for call in trace.calls}
     if orphans := sum(activity.args.correlation not in launched for activity in trace.activities):
         return f"{orphans} device activities of the session have no launch call"
-    if foreign := sum(launch.thread not in own for launch in launches):
+    if foreign:
         return f"{foreign} launches of the session are another thread's: it cannot be told for which op they are"
     return ""
 

@@ -154,15 +154,17 @@ class Observer:
 
     def _run_profiled(self, ready: _Ready, session: Session) -> None:
         call, cell_id = ready.call, ready.cell.id
-        with ready.listener.listening():
-            for _ in range(_TAKES):
+        for _ in range(_TAKES):
+            with ready.listener.listening():
                 call.run(session.span(cell_id))
-                if graphs.graphing(call) and isinstance(call.graph(), Graphed):
-                    call.outline(session.span(graphs.outline_of(cell_id)))
-            self._end_cell()
-        ready.claimed = call.claimed()  # what asking makes it say was not announced
+                self._end_cell()
+            # What it says from here on it says because it is asked: that was not announced.
+            ready.claimed = call.claimed()
+            if graphs.graphing(call) and isinstance(call.graph(), Graphed):
+                call.outline(session.span(graphs.outline_of(cell_id)))
+                self._end_cell()
 
-    def _words(self, ready: _Ready) -> Words:
+    def _words(self, ready: _Ready, alone: bool) -> Words:
         ready.graph = graphs.of(ready.call)
         conform.check_graph(self._engine, ready.cell.id, ready.graph)
         reasons = ready.graph.reasons if isinstance(ready.graph, Ungraphed) else ()
@@ -172,7 +174,7 @@ class Observer:
         except UserError:
             raise
         except Exception as error:  # it ran, and its kernels were seen: that stands, whatever asking comes to
-            if crash(error) == OUT_OF_MEMORY:
+            if crash(error) == OUT_OF_MEMORY and not alone:
                 raise
             self._capture.synchronize()
             return Words(ready.claimed, announced, {}, reasons, named(error))
@@ -208,7 +210,7 @@ class Observer:
         if not seen:
             findings.redo[cell_id] = "the engine marked none of its ops"
             return
-        words = self._attempt(ready.cell, partial(self._words, ready), "asking it why")
+        words = self._attempt(ready.cell, partial(self._words, ready, alone), "asking it why")
         if isinstance(words, Refused):  # it ran: what its adapter could not say of that is no refusal
             words = Crashed(f"refused to say what it did: {words.reason}")
         if not isinstance(words, Words):

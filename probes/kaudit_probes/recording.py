@@ -27,14 +27,20 @@ class Recording:
         scopes = {RecordScope.USER_SCOPE} if self._on_gpu else set()  # none named: all
         _prepare_profiler(self._config(), activities)
         _run_on_profiler_start()  # type: ignore[no-untyped-call] # compiled code looks there whether to mark its graphs
-        _enable_profiler(self._config(), activities, scopes)  # type: ignore[call-arg] # its stub lacks the last
+        try:
+            _enable_profiler(self._config(), activities, scopes)  # type: ignore[call-arg] # its stub lacks the last
+        except BaseException:
+            _run_on_profiler_stop()  # type: ignore[no-untyped-call]
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """What still runs on the device by now is not recorded."""
-        if recording():
-            self._result = _disable_profiler()
-        _run_on_profiler_stop()  # type: ignore[no-untyped-call]
+        try:
+            if recording():
+                self._result = _disable_profiler()
+        finally:
+            _run_on_profiler_stop()  # type: ignore[no-untyped-call]
 
     def save(self, path: Path) -> bool:
         """Write a Chrome trace. False, and nothing is written, where another profiler ended this one."""

@@ -88,7 +88,7 @@ def _matches(expression: str, name: str) -> bool:
 def _unasked(paths: Sequence[Path], shown: str | None, why: str) -> tuple[Rejection, ...]:
     """That nothing is known of the paths before the one that ran: an engine that could not be asked was not silent."""
     listed = [path.name for path in paths]
-    faster = listed[: listed.index(shown)] if shown else []
+    faster = listed[: listed.index(shown)] if shown else listed
     return tuple(Rejection(path, "asked", (Said(f"kaudit: it could not be asked: {why}"),)) for path in faster)
 
 

@@ -16,9 +16,10 @@ from test_sweep import Silent
 from fakes import fake_probe as fake
 from fakes.drive_sweep import FAKE_PROBE, cell
 from kaudit.conduct import Again
-from kaudit.crew import Job, Work
+from kaudit.crew import Beliefs, Job, Work
 from kaudit.errors import UserError
-from kaudit.observation import Crashed, Ran
+from kaudit.journal import Entry
+from kaudit.observation import WHOLE_CELL, Crashed, Ran, Refused, Row, Unseen
 from kaudit.runs import Run
 from kaudit.sweep import SweepRequest, sweep
 
@@ -110,7 +111,25 @@ def test_an_exception_in_company_counts_only_if_one_like_it_comes_alone(tmp_path
     _, table = sweep([*CELLS[:9], *victims, *odd], [], request(tmp_path / "t.jsonl", ()), Silent())
     crashed = {row.cell for row in table.rows.values() if isinstance(row.outcome, Crashed)}
     assert crashed == {one.id for one in odd}
-    assert len(log.read_text().split()) == 1 + len(victims) + 1
+    assert len(log.read_text().split()) == 1 + len(victims) + Beliefs.ENOUGH
+
+
+def test_words_that_did_not_come_alone_are_believed_of_no_cell_any_more() -> None:
+    crashed = Entry("a", (Row("a", WHOLE_CELL, Crashed("ValueError: 7 is odd")),))
+    ran = Entry("a", (Row("a", WHOLE_CELL, Refused("no")),))
+    beliefs = Beliefs()
+    for _ in range(Beliefs.ENOUGH):
+        assert not beliefs.believes(crashed)
+        beliefs.learn(crashed, Entry("b", (Row("b", WHOLE_CELL, Crashed("ValueError: 9 is odd")),)))
+    assert beliefs.believes(crashed)
+    beliefs.learn(crashed, ran)
+    assert not beliefs.believes(crashed)
+
+
+def test_one_cell_that_kills_its_probe_is_one_row_whatever_it_shares_the_gpu_with(tmp_path: Path) -> None:
+    _, table = sweep([cell(fake.KILLS_CAPTURE)], [], request(tmp_path / "t.jsonl", (), jobs=2), Silent())
+    (row,) = table.rows.values()
+    assert isinstance(row.outcome, Unseen)
 
 
 @pytest.mark.timed

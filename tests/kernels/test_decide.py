@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_problems import BASE, but, chunk, decode, prefill, title
-from test_gpu_kernels import CELLS
 
 from kaudit_kernels import problem as axes
 from kaudit_kernels.catalogue import CATALOGUE
@@ -181,15 +180,6 @@ ATTENTION: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
         },
     ),
 ]
-
-
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize(("chosen", "changes"), CELLS, ids=lambda each: each if isinstance(each, str) else title(each))
-def test_the_cells_that_are_launched_on_a_gpu_take_the_path_that_they_are_there_for(
-    chosen: str, changes: dict[str, Any], dtype: str
-) -> None:
-    problem = but(BASE, **changes, dtype=dtype, sm=90, sm_count=132)
-    assert decide("attention", problem, CATALOGUE).chosen.name == chosen
 
 
 @pytest.mark.parametrize(("changes", "chosen", "rejected"), ATTENTION, ids=[title(case[0]) for case in ATTENTION])

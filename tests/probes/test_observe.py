@@ -10,7 +10,7 @@ import torch
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import OUT_OF_MEMORY, Crashed, Ran, Refused, Rejection, Said, Skipped
-from kaudit.wire import Closed, FromProbe, Observed, Opened
+from kaudit.wire import Closed, FromProbe, Observed, Opened, Poisoned
 from kaudit_probes.capture import Capture
 from kaudit_probes.engines import Heard, Path, Span
 from kaudit_probes.observe import Observer
@@ -71,11 +71,11 @@ class ToyCall:
                 logging.getLogger("toy").info("no fast path today")
             if self.batch in (6, 17, 18):
                 torch.bmm(x, x)
-            elif self.batch == 10:
+            elif self.batch == 20:
                 aside = threading.Thread(target=torch.softmax, args=(x, -1))
                 aside.start()
                 aside.join()
-            elif self.batch == 11:
+            elif self.batch == 21:
                 with span("attention"):
                     torch.mm(x[0], x[0])
             else:
@@ -89,6 +89,8 @@ class ToyCall:
     def explain(self) -> Mapping[str, tuple[Rejection, ...]]:
         if self.batch == 17:
             raise Refusal("asked too much")
+        if self.batch == 19:
+            raise torch.OutOfMemoryError("2 GiB of 3 GiB")
         return {}
 
 
@@ -149,6 +151,13 @@ def test_what_ran_and_cannot_be_explained_was_neither_refused_nor_silent() -> No
     assert isinstance(outcomes[cell(1).id], Ran)
 
 
+def test_memory_that_asking_finds_no_more_costs_a_cell_its_company_and_not_its_row() -> None:
+    in_company, _ = observe(1, 19)
+    assert OUT_OF_MEMORY in [row.outcome for row in in_company.rows if row.cell == cell(19).id]
+    alone, _ = observe(19)
+    assert [row.outcome.path for row in alone.rows if isinstance(row.outcome, Ran)] == ["fast"]
+
+
 def test_what_asking_for_its_choice_makes_an_engine_say_was_not_announced() -> None:
     observed, _ = observe(18)
     (row,) = observed.rows
@@ -160,23 +169,51 @@ def test_what_asking_for_its_choice_makes_an_engine_say_was_not_announced() -> N
 
 
 def test_work_of_another_thread_is_not_nothing() -> None:
-    observed, _ = observe(10)
+    observed, _ = observe(20)
     assert observed.redo == {
-        cell(10).id: "attention: 2 launches of the session are another thread's: "
+        cell(20).id: "attention: 2 launches of the session are another thread's: "
         "it cannot be told for which op they are"
     }
     assert not observed.rows
 
 
 def test_an_adapter_that_marks_one_op_inside_another_is_at_fault() -> None:
-    with pytest.raises(UserError, match=f"the adapter marks attention while attention is open, for {cell(11).id}"):
-        observe(11)
+    with pytest.raises(UserError, match=f"the adapter marks attention while attention is open, for {cell(21).id}"):
+        observe(21)
 
 
 def test_a_batch_without_waits_shows_the_same() -> None:
     cells = [cell(1), cell(3), cell(6)]
     observer = Observer(Toy(), Capture("cpu"), lambda _: None)  # type: ignore[arg-type] # Toy takes no device
     assert observer.observe(cells, blocking=False).rows == observer.observe(cells).rows
+
+
+class _Ended(BaseException):
+    pass
+
+
+def test_what_breaks_the_cuda_context_is_told_in_its_words_and_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ends(_: int) -> None:
+        raise _Ended
+
+    def broken() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore at 0x7f00")
+
+    sent: list[FromProbe] = []
+    capture = Capture("cpu")
+    observer = Observer(Toy(), capture, sent.append)  # type: ignore[arg-type] # Toy takes no device
+    monkeypatch.setattr(capture, "synchronize", broken)
+    monkeypatch.setattr("os._exit", ends)
+    with pytest.raises(_Ended):
+        observer.observe([cell(3)])  # which raises something else first
+    what = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert sent == [Opened(cell(3).id), Poisoned(cell(3).id, what)]
+    sent.clear()
+    with pytest.raises(_Ended):
+        observer.observe([cell(9)], blocking=False)  # nothing was launched: the wait of the whole batch meets it
+    assert sent == [Opened(cell(9).id), Closed()]
 
 
 def test_the_conductor_knows_at_each_moment_which_cell_is_open() -> None:

@@ -88,3 +88,13 @@ def test_what_a_path_launches_now_and_then_is_its_own_although_another_shows_it(
     assert path_shown(["prefix", "decode", "merge"], paths) == "cascade"
     assert path_shown(["flash", "merge"], paths) is None
     assert path_shown(["merge"], paths) is None
+
+
+def test_an_engine_that_could_not_be_asked_was_not_silent_whatever_ran() -> None:
+    cell = Cell.parse("decode/bf16/kv-bf16/h4x2x64/contiguous/causal/none/plain/b1q1k8")
+    unasked = Words({}, {}, {}, unasked="ValueError: broke")
+    halves = (Kernel("decode_kernel", "fa2", "attention", 1), Kernel("softmax", "unfused_softmax", "softmax", 1))
+    neither = ran(cell, "attention", halves, PATHS, unasked)
+    assert (neither.path, [no.path for no in neither.rejections]) == (None, [path.name for path in PATHS])
+    slow = ran(cell, "attention", (Kernel("softmax", "unfused_softmax", "softmax", 1),), PATHS, unasked)
+    assert all("could not be asked: ValueError: broke" in str(no.reasons[0]) for no in slow.rejections)

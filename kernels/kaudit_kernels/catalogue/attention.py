@@ -102,7 +102,8 @@ ATTENTION = (
             ATTENTION_FEATURES,
         ),
         # More rows are tiles that read the keys again: of 16 requests over 4096 keys, 128 rows take 54 us on an H200,
-        # and 256 take 100. flash_prefill takes 115 for either; flash_prefill_tma, which needs such pages, 58.
+        # and 256 take 100. flash_prefill takes 115 for either; flash_prefill_tma, which needs such pages, 58. Pages
+        # stand for all that it needs: where a tree or 8 bits keep it away, 256 rows are left to flash_prefill.
         worth=(query_rows.at_most(256), query_rows.at_most(128).when(page_size.at_least(128))),
         launch=launch_decode.split_kv_decode,
         functions=("^split_kv_decode_kernel",),
