@@ -77,6 +77,10 @@ class Axis:
 
     name: str
 
+    def any(self) -> Requirement:
+        """Whatever it is: what an op does not look at is stated, too."""
+        return Requirement(self.name, "any", lambda _: True)
+
     def one_of(self, *values: str | int) -> Requirement:
         """One of these and no other."""
         listed = ", ".join(map(str, values))

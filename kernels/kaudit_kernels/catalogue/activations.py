@@ -1,7 +1,7 @@
 """The activation of the MLP."""
 
 from kaudit_kernels import eager
-from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES
+from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, ANYWHERE
 from kaudit_kernels.cuda.silu_mul import VECTOR, silu_mul
 from kaudit_kernels.dispatch import Kernel
 from kaudit_kernels.requirements import dtype, intermediate
@@ -12,6 +12,7 @@ SILU_MUL = (
         requires=(
             AMPERE,
             dtype.one_of("fp16", "bf16"),
+            *ANYWHERE,
             intermediate.multiple_of(VECTOR),  # 16-byte accesses: each row starts on a 16-byte boundary
             ANY_STRIDES,
         ),

@@ -1,10 +1,10 @@
 """What happens to the logits: the grammar, the choice of a token. They are float32 in every step."""
 
 from kaudit_kernels import eager, eager_sampling
-from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, TOKENWISE
+from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, ANYWHERE, TOKENWISE
 from kaudit_kernels.cuda.logits_mask import WORD, logits_mask
 from kaudit_kernels.dispatch import Kernel
-from kaudit_kernels.requirements import batch, sm, vocabulary
+from kaudit_kernels.requirements import batch, dtype, sm, vocabulary
 from kaudit_kernels.triton.launch_sample import sample
 
 LOGITS_MASK = (
@@ -12,6 +12,8 @@ LOGITS_MASK = (
         "vectorised_logits_mask",
         requires=(
             sm.at_least(75),  # the oldest that NVRTC 13 compiles for
+            dtype.any(),  # logits are float32 in every step
+            *ANYWHERE,
             vocabulary.multiple_of(WORD),  # rows of whole words, so that each starts on a 16-byte boundary
             TOKENWISE,
         ),
@@ -26,6 +28,8 @@ SAMPLE = (
         "fused_sample",
         requires=(
             AMPERE,
+            dtype.any(),
+            *ANYWHERE,
             # The running sums of so many take 64 KiB of shared memory, of twice as many more than the 99 of some SMs.
             vocabulary.at_most(524_288),
             TOKENWISE,

@@ -1,7 +1,7 @@
 """Norms, alone and with the residual added."""
 
 from kaudit_kernels import eager
-from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, TOKENWISE
+from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, ANYWHERE, TOKENWISE
 from kaudit_kernels.dispatch import Kernel
 from kaudit_kernels.requirements import dtype, hidden
 from kaudit_kernels.triton import launch as triton
@@ -9,6 +9,7 @@ from kaudit_kernels.triton import launch as triton
 WHOLE_ROWS = (
     AMPERE,
     dtype.one_of("fp32", "fp16", "bf16"),
+    *ANYWHERE,
     hidden.at_most(16384),  # a row lives in registers: 32 a thread at 16 warps
     TOKENWISE,
 )

@@ -1,7 +1,7 @@
 """The four matrix products of a layer. Each reads one width of a token and writes another."""
 
 from kaudit_kernels import eager
-from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES
+from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, ANYWHERE
 from kaudit_kernels.dispatch import Kernel
 from kaudit_kernels.projections import scaled_mm, skinny_gemm
 from kaudit_kernels.requirements import (
@@ -25,6 +25,7 @@ def _projection(reads: Number, writes: Number) -> tuple[Kernel, ...]:
             requires=(
                 AMPERE,
                 weight_dtype.one_of("fp16", "bf16"),  # tensor cores would round fp32 to tf32
+                *ANYWHERE,
                 tokens.at_most(64),  # a program holds the sums of all of them
                 ANY_STRIDES,
             ),
@@ -46,6 +47,7 @@ def _projection(reads: Number, writes: Number) -> tuple[Kernel, ...]:
                 sm.at_least(89),  # the first tensor cores that multiply fp8
                 weight_dtype.one_of("fp8_e4m3"),
                 dtype.one_of("bf16"),  # with a scale for each row torch gives other types on some GPUs only
+                *ANYWHERE,
                 reads.multiple_of(16),  # cuBLASLt and CUTLASS read 16 bytes at a time, torch refuses the rest
                 writes.multiple_of(16),
                 ANY_STRIDES,

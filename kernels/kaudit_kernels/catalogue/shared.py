@@ -1,6 +1,6 @@
 """Requirements that several kernels of the catalogue share."""
 
-from kaudit_kernels.requirements import features, kv_dtype, kv_heads, sm
+from kaudit_kernels.requirements import features, kv_dtype, kv_heads, kv_layout, mask, sm
 
 # cp.async and bf16 tensor-core instructions, which the Triton kernels are built on, came with sm_80.
 AMPERE = sm.at_least(80)
@@ -17,6 +17,8 @@ TOKENLESS = ("idle", "vacant")
 # How the layer's input, the KV cache and the logits lie in memory. A kernel that computes addresses from the shape
 # alone reads other numbers.
 STRIDES = ("transposed", "sliced", "broadcast")
+# What attention alone looks at.
+ANYWHERE = (kv_layout.any(), mask.any())
 _TOKENWISE = ("prefix_share", "speculative_tree", "softcap", "sinks", *OUTSIDE, *HISTORIES, *TOKENLESS)
 # Ops that take each token by itself see none of what these change.
 TOKENWISE = features.only(*_TOKENWISE)
