@@ -21,6 +21,7 @@ from typing import IO
 import msgspec
 
 from kaudit.errors import UserError
+from kaudit.files import MOST_LINE
 from kaudit.wire import Batch, FromProbe
 
 EXIT_LIMIT = 10.0
@@ -28,9 +29,6 @@ EXIT_LIMIT = 10.0
 
 _LOOK = 0.25
 """Seconds between looks whether the process lives: its own children may hold its pipe open after its death."""
-
-MOST_LINE = 256 << 20
-"""Bytes of one message. The answer to a full batch of whole decoder layers has some tens of MB."""
 
 MOST_PRINTED = 1 << 30
 """Bytes that a process may print in one batch; the probe empties the file after each."""

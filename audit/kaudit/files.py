@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO
 
 MOST_LINE = 256 << 20
-"""Bytes of one line, as of a message from a probe (child.MOST_LINE), so that what a sweep wrote can be read. The
-longest row of a real table has 20 KB."""
+"""Bytes of one line: a row of a table, of which the longest real one has 20 KB, or a message from a probe, of which the
+answer to a full batch of whole decoder layers has some tens of MB. One bound, so that what a sweep took it can read."""
 
 _OPEN = (Path("/dev/fd"), Path("/proc/self/fd"))
 """Where shells put the pipe of `<(git show main:table.jsonl)`, with a writer at its other end."""

@@ -66,9 +66,9 @@ def attribute(trace: Trace, expected: Sequence[str], sentinels: Sequence[str], o
 
     A session is sound if both sentinels show a kernel, no device activity lacks its launch, and the thread of the
     sentinels made all launches; if it is not, none of its ranges is. What other threads launch inside the only range
-    there is, as autograd does, is that range's. A range is sound if it stands once in the trace,
-    and each of its launches has its device activity: one for a plain launch, at least one for a graph launch, whose
-    kernels all carry the one correlation id.
+    there is, as autograd does, is that range's. A range is sound if it stands once in the trace, and each of its
+    launches has its device activity: one for a plain launch, at least one for a graph launch, whose kernels all carry
+    the one correlation id.
     """
     names = {*expected, *sentinels}
     launches = trace.launches() if on_gpu else _leaf_ops(trace)

@@ -1,7 +1,6 @@
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -20,20 +19,6 @@ ASKED: dict[str, Callable[[str], object]] = {
     "gpus": lambda python: chosen("all", python),
     "catalogue": lambda python: catalogue(python, "reference", "cpu", None, None),
 }
-
-
-@pytest.fixture
-def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Makes a program in Python's place."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    def write(script: str) -> str:
-        path = tmp_path / "python"
-        path.write_text(f"#!/bin/bash\n{script}\n")
-        path.chmod(0o755)
-        return str(path)
-
-    return write
 
 
 def test_each_listed_engine_says_what_is_installed_or_how_to_get_it() -> None:

@@ -1,7 +1,6 @@
 """Which GPUs a sweep is shared out between: those that the user leaves us, by the names that CUDA knows them by."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -11,28 +10,15 @@ from kaudit_probes.gpus import names
 
 ALL = ("GPU-aa", "MIG-bb", "GPU-cc")
 Listing = Callable[[str], str]
-
-
-@pytest.fixture
-def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Listing:
-    """Makes a Python that lists GPUs as the script says."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    def write(script: str) -> str:
-        path = tmp_path / "python"
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return str(path)
-
-    return write
+"""Makes a Python that lists GPUs as the script says."""
 
 
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [("all", ALL), ("0,2", ("GPU-aa", "GPU-cc")), ("1", ("MIG-bb",)), ("GPU-cc, MIG-bb", ("GPU-cc", "MIG-bb"))],
 )
-def test_gpus_are_chosen_by_number_or_name(listing: Listing, wanted: str, expected: tuple[str, ...]) -> None:
-    assert chosen(wanted, listing("printf '%s\\n' " + " ".join(ALL))) == expected
+def test_gpus_are_chosen_by_number_or_name(python: Listing, wanted: str, expected: tuple[str, ...]) -> None:
+    assert chosen(wanted, python("printf '%s\\n' " + " ".join(ALL))) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,18 +53,18 @@ def test_what_the_user_hides_stays_hidden(
         ),
     ],
 )
-def test_what_is_no_gpu_is_one_line(listing: Listing, wanted: str, script: str, fault: str) -> None:
+def test_what_is_no_gpu_is_one_line(python: Listing, wanted: str, script: str, fault: str) -> None:
     with pytest.raises(UserError) as raised:
-        chosen(wanted, listing(script))
+        chosen(wanted, python(script))
     assert fault in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_a_python_that_is_not_there_and_hidden_gpus_are_one_line(
-    listing: Listing, monkeypatch: pytest.MonkeyPatch
+    python: Listing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"--python .*nowhere: cannot list the GPUs"):
-        chosen("all", listing("true") + "/nowhere")
+        chosen("all", python("true") + "/nowhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(UserError, match="hides every GPU"):
         chosen("all", "/nowhere/python")
