@@ -42,6 +42,8 @@ class Threshold:
     kernel: str
     axes: tuple[str, ...]
     cells: tuple[str, ...]
+    vocabularies: tuple[int, ...] = (32_768,)
+    """With each of which each cell is timed."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ _SKINNY = tuple(
 _NARROW = {
     "qkv_proj": ("h12x2x128", "h16x2x128", "h20x2x128", "h28x2x128", "h83x1x50"),
     "gate_up_proj": ("h2x2x128", "h4x4x128", "h8x8x128"),
-    **dict.fromkeys(("o_proj", "down_proj"), ("h16x8x128", "h20x4x128", "h24x8x128", "h32x8x128", "h83x1x50")),
+    "o_proj": ("h16x8x128", "h20x4x128", "h24x8x128", "h32x8x128", "h83x1x50"),
+    "down_proj": ("h16x8x128", "h20x4x128", "h24x8x128", "h32x8x128"),
 }
 """Heads with which a projection writes fewer than 4096 columns or not many more, a multiple of 8 or not."""
 _WRITES = {"qkv_proj": "qkv_width", "gate_up_proj": "gate_up_width", "o_proj": "hidden", "down_proj": "hidden"}
@@ -160,6 +163,7 @@ PARTS: dict[str, tuple[Case | Threshold | Graph, ...]] = {
                 _decode(batch, 4096, kv_dtype, heads=heads, q_len=q_len, page=page)
                 for batch, kv_dtype, page in (
                     (1, "bf16", 16),
+                    (1, "bf16", 128),
                     (16, "bf16", 16),
                     (16, "bf16", 128),
                     (16, "fp8_e4m3", 16),
@@ -231,8 +235,13 @@ PARTS: dict[str, tuple[Case | Threshold | Graph, ...]] = {
             for vocabulary in (32_768, 131_072, 151_936, 262_144)
         ),
         *(
-            Case("sample", _tokens(batch, features=features), "TB/s", vocabulary=151_936)
-            for batch in (8, 32)
+            Threshold(
+                "sample",
+                "fused_sample",
+                ("vocabulary",),
+                tuple(_tokens(batch, features=features) for batch in (1, 8, 16, 32)),
+                (32_768, 65_536, 131_072, 151_936, 262_144),
+            )
             for features in ("plain", "top_k+top_p")
         ),
     ),

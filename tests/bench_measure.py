@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -170,8 +171,8 @@ def points(threshold: Threshold, watch: Stopwatch) -> Iterator[Point]:
     kernels = CATALOGUE[threshold.op]
     place = [kernel.name for kernel in kernels].index(threshold.kernel)
     kernel = kernels[place]
-    for cell in threshold.cells:
-        problem = problem_here(cell)
+    for cell, vocabulary in product(threshold.cells, threshold.vocabularies):
+        problem = problem_here(cell, vocabulary)
         seen = " ".join(f"{axis}={getattr(problem, axis)}" for axis in threshold.axes)
         taken = not kernel.unmet(problem)
         if denied := _denied(kernel, problem):

@@ -28,6 +28,9 @@ class Kernel:
     functions: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     """As functions, of what it launches for some problems and not for others."""
+    replays: bool = False
+    """Of attention, the one op that looks at lengths: whether a CUDA graph of it holds for other lengths than those at
+    its capture. vLLM's AttentionCGSupport says as much of a back end."""
 
     def unmet(self, problem: Problem) -> tuple[Unmet, ...]:
         """Every requirement that the problem does not meet, those of `worth` last."""
@@ -45,7 +48,7 @@ class Kernel:
             found
             for worth, requirements in ((False, self.requires), (True, self.worth))
             for requirement in requirements
-            if requirement.axis == sm.name and requirement.beside is None
+            if requirement.axis == sm.name and not requirement.beside
             if (found := requirement.against(capability, worth=worth))
         )
 

@@ -63,6 +63,9 @@ def silu_mul(gate_up: Tensor) -> Tensor:
 
 
 def logits_mask(logits: Tensor, allowed: Tensor) -> Tensor:
-    """logits [batch, vocabulary], minus infinity where the bit of `allowed` [batch, vocabulary / 32] is not set."""
+    """logits [batch, vocabulary], minus infinity where the bit of `allowed` is not set.
+
+    allowed [batch, ceil(vocabulary / 32)] int32: the last word may have bits of no token.
+    """
     bits = allowed[:, :, None] >> torch.arange(32, dtype=torch.int32, device=allowed.device) & 1
-    return logits.masked_fill(bits.flatten(1) == 0, -torch.inf)
+    return logits.masked_fill(bits.flatten(1)[:, : logits.shape[1]] == 0, -torch.inf)

@@ -94,9 +94,9 @@ class Step:
             resume(self.inputs.cache, problem.page_size)
 
     def fill_up(self, size: int) -> None:
-        """Launch with a batch of `size`. K, V and tables move: a step that was captured would not see it."""
-        if size > self.problem.batch:
-            self.launched = graph.filled_up(self.inputs, size)
+        """Launch for a graph of `size` requests. K, V and tables move: a step that was captured would not see it."""
+        self.launched = graph.filled_up(self.inputs, size)
+        if self.launched.problem.padding:
             self.inputs = replace(self.inputs, cache=graph.without_padding(self.launched.cache, self.problem))
 
     def run(self, span: Span = nullcontext) -> None:
@@ -138,7 +138,7 @@ class Step:
 
     def _real(self, outputs: Outputs) -> Outputs:
         """Without the rows of padding, the last ones, of which a step that is captured has one for each request."""
-        if self.launched is self.inputs:
+        if not self.launched.problem.padding:
             return outputs
         tokens = self.problem.tokens
         return {op: one[:, :tokens] if op == "add_rms_norm" else one[:tokens] for op, one in outputs.items()}

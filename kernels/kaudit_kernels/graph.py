@@ -1,10 +1,14 @@
 """A decode step as one CUDA graph: when, for which batch, what fills the batch up, and the capture.
 
-A graph replays the very launches that it was captured with, so that there is one for each of a few batch sizes, and a
-batch is filled up to the next of them with requests of nobody. Such a request has one token, zero in every input, and a
-KV length of one. All of them write that token, K and V of zero, to one scratch row behind everybody's, and read it: an
-op needs no word for padding, a length is never zero, and nothing of a real request is touched. Nor is it taken for one:
-what requests share, the real ones do, whatever fills up their batch.
+A graph replays the very launches that it was captured with: their grids, numbers and addresses. So it is for one of a
+few batch sizes, and for one shared prefix where a kernel reads that once for all. Lengths it takes as they come, as far
+as the page table has room: `problem.graphed` tells launches to fix nothing that hangs on them, and a step whose
+attention does so all the same is launched op by op.
+
+A batch is filled up to the next of those sizes with requests of nobody. Such a request has one token, zero in every
+input, and a KV length of one. All of them write that token, K and V of zero, to one scratch row behind everybody's, and
+read it: an op needs no word for padding, a length is never zero, and nothing of a real request is touched. Nor is it
+taken for one: what requests share, the real ones do, whatever fills up their batch.
 """
 
 from collections.abc import Callable
@@ -15,6 +19,7 @@ import torch
 from torch import Tensor
 
 from kaudit_kernels.cache import Cache
+from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_kernels.inputs import Inputs
 from kaudit_kernels.masks import Masks
 from kaudit_kernels.problem import Problem
@@ -41,8 +46,17 @@ REQUIRES = (
 
 
 def against(problem: Problem) -> tuple[Unmet, ...]:
-    """What a problem lacks to be captured."""
-    return tuple(found for needed in REQUIRES if (found := needed.check(problem)))
+    """What a problem lacks to be captured; of one that lacks nothing else, a kernel of attention that can be."""
+    return tuple(found for needed in REQUIRES if (found := needed.check(problem))) or _attention_against(problem)
+
+
+def _attention_against(problem: Problem) -> tuple[Unmet, ...]:
+    kernels = CATALOGUE["attention"]
+    chosen = next((kernel for kernel in kernels if not kernel.unmet(problem)), None)
+    if chosen is None or chosen.replays:  # what none takes is refused when it is launched
+        return ()
+    able = ", ".join(kernel.name for kernel in kernels if kernel.replays)
+    return (Unmet("attention", chosen.name, f"one of {able}"),)
 
 
 def bucket(requests: int) -> int:
@@ -58,16 +72,18 @@ def launched(problem: Problem) -> Problem:
 
 
 def _padded(problem: Problem, size: int) -> Problem:
-    return replace(problem, batch=size, padding=size - problem.batch)
+    return replace(problem, batch=size, padding=size - problem.batch, graphed=True)
 
 
 def filled_up(inputs: Inputs, size: int) -> Inputs:
-    """The inputs of a batch of `size`, the last requests of which are padding. K, V and tables are copies.
+    """The inputs of a batch of `size`, the last requests of which are padding. K, V and tables are copies, if any are.
 
     Of `cache.rows` those of the requests are the same tensors: they move with both.
     """
     problem = _padded(inputs.problem, size)
     padding = problem.padding
+    if not padding:
+        return replace(inputs, problem=problem)
     turned = problem.rope != "none"
     return replace(
         inputs,

@@ -46,7 +46,7 @@ class Inputs:
     logits: Tensor
     """[batch, vocabulary] float32, fixed: the head of the model is no op of a decoder layer."""
     allowed: Tensor
-    """[batch, vocabulary / 32] int32: bit j of word i is set if the grammar allows token 32 * i + j."""
+    """[batch, ceil(vocabulary / 32)] int32: bit j of word i is set if the grammar allows token 32 * i + j."""
     draws: Tensor
     """[batch] float32 of [0, 1): the number by which a request's token is drawn: an input, so that a step repeats."""
 
@@ -99,7 +99,7 @@ def make_inputs(problem: Problem, device: str, seed: int) -> Inputs:
         allowed=torch.randint(
             -(2**31),
             2**31,
-            (problem.batch, problem.vocabulary // 32),
+            (problem.batch, -(-problem.vocabulary // 32)),
             dtype=torch.int32,
             generator=generator,
             device=device,

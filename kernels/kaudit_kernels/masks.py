@@ -27,13 +27,14 @@ class Masks:
 
     def __init__(self, problem: Problem, device: str, seed: int) -> None:
         self._problem, self._device, self._seed = problem, device, seed
+        self._lens = tuple(zip(problem.q_lens, problem.kv_lens, strict=True))  # once: each asking makes them all
         self._made: dict[tuple[int, int, int], Tensor] = {}
         self._packed: Packed | None = None
 
     def of(self, request: int) -> Tensor | None:
         """[q_len, kv_len] of a request, True where the query sees the key; None if every query sees every key."""
         problem = self._problem
-        q_len, kv_len = problem.q_lens[request], problem.kv_lens[request]
+        q_len, kv_len = self._lens[request]
         if sees_all(problem.mask, problem.window, q_len, kv_len):
             return None
         key = (q_len, kv_len, request if problem.mask == "custom" else 0)
@@ -46,7 +47,7 @@ class Masks:
         """The masks of every request for a kernel that reads them. Made once: later calls launch nothing."""
         if self._packed is None:
             problem, rows = self._problem, []
-            for request, (q_len, kv_len) in enumerate(zip(problem.q_lens, problem.kv_lens, strict=True)):
+            for request, (q_len, kv_len) in enumerate(self._lens):
                 seen = self.of(request)
                 if seen is None:
                     seen = torch.ones(q_len, kv_len, dtype=torch.bool, device=self._device)

@@ -7,6 +7,7 @@ Phase = Literal["prefill", "chunked_prefill", "decode", "mixed"]
 DType = Literal["fp32", "fp16", "bf16"]
 KvDType = Literal["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"]
 WeightDType = Literal["fp32", "fp16", "bf16", "fp8_e4m3"]
+Sampling = Literal["greedy", "random"]
 KvLayout = Literal["contiguous", "paged", "ragged"]
 Mask = Literal["none", "causal", "window", "custom", "tree"]
 Rope = Literal["none", "neox", "interleaved"]
@@ -74,6 +75,8 @@ class Problem:
     """Streaming multiprocessors, 0 on a CPU."""
     padding: int = 0
     """How many requests of the batch, the last ones, only fill up a CUDA graph's bucket: one token each, of nobody."""
+    graphed: bool = False
+    """Whether its launches are captured, to be replayed for requests of other lengths than these."""
     vocabulary: int = 32_768
     """Tokens that there are: a row of logits."""
 
@@ -155,6 +158,11 @@ class Problem:
         """K and V of the shared prefix, all heads, in whole MiB: what is read once, or by every request."""
         elements = self.shared_prefix * self.kv_heads * (self.head_dim + self.v_head_dim)
         return elements * _KV_BYTES[self.kv_dtype] >> 20
+
+    @property
+    def sampling(self) -> Sampling:
+        """Whether a request's token is the one of the largest logit, or drawn from those that top-k and top-p leave."""
+        return "random" if self.features & {"top_k", "top_p"} else "greedy"
 
     @property
     def last_page_len(self) -> int:

@@ -25,12 +25,6 @@ class SkinnyTile:
     """Blocks of the weight on their way at once."""
 
 
-PROGRAMS = 132
-"""The SMs of an H100 or H200: fewer columns than that many programs have are split in depth."""
-SHORTEST = 512
-"""Rows of the weight below which a split does too little to pay for its share of the sum."""
-
-
 def tile_of(width: int) -> SkinnyTile:
     """The tile by which an H200 reads the weights of 4096 inputs the fastest, in TB/s:
 
@@ -49,36 +43,26 @@ def tile_of(width: int) -> SkinnyTile:
 
 def skinny_gemm(x: Tensor, weight: Tensor, tile: SkinnyTile | None = None) -> Tensor:
     """As eager.project, for the few tokens that the catalogue lets through; `tile` is for trying others."""
-    from kaudit_kernels.triton.skinny_gemm import skinny_gemm_kernel, sum_parts_kernel
+    from kaudit_kernels.triton.skinny_gemm import skinny_gemm_kernel
 
     (tokens, depth), width = x.shape, weight.shape[1]
     tile = tile or tile_of(width)
-    splits = split_count(depth, width, tile)
+    rows = max(16, power_of_two(tokens))
     out = x.new_empty(tokens, width)
-    parts = out if splits == 1 else x.new_empty(splits, tokens, width, dtype=torch.float32)
-    skinny_gemm_kernel[(-(-width // tile.block_n), splits)](
+    skinny_gemm_kernel[(-(-width // tile.block_n),)](
         x,
         weight,
-        parts,
+        out,
         tokens,
         IN=depth,
         OUT=width,
-        SPLITS=splits,
-        ROWS=max(16, power_of_two(tokens)),
+        ROWS=rows,
         BLOCK_K=tile.block_k,
         BLOCK_N=tile.block_n,
         num_warps=tile.warps,
-        num_stages=tile.stages,
+        num_stages=tile.stages - (rows > 32),  # with one more, 64 rows need 144 KiB of shared memory: some SMs have 99
     )
-    if splits > 1:
-        sum_parts_kernel[(-(-out.numel() // 512),)](parts, out, out.numel(), SPLITS=splits, BLOCK=512, num_warps=4)
     return out
-
-
-def split_count(depth: int, width: int, tile: SkinnyTile) -> int:
-    """Parts that the depth is split into: a power of two, since each count is another kernel to compile."""
-    wanted = min(PROGRAMS // -(-width // tile.block_n), depth // SHORTEST)
-    return power_of_two(wanted + 1) // 2 if wanted > 1 else 1
 
 
 def scaled_mm(x: Tensor, weight: Fp8Weight) -> Tensor:

@@ -31,40 +31,42 @@ class Unmet:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What one axis of a problem has to be, alone or beside another axis of the same problem."""
+    """What one axis of a problem has to be, alone or beside other axes of the same problem."""
 
     axis: str
     needed: str
-    """Completes the sentence "page_size is ...", and names the other axis where there is one."""
+    """Completes the sentence "page_size is ...", and names the other axes where there are some."""
     holds: Callable[..., bool] = field(compare=False, repr=False)
-    """Takes the value of the axis, then that of `beside` if there is one."""
-    beside: str | None = None
+    """Takes the value of the axis, then those of `beside`."""
+    beside: tuple[str, ...] = ()
     bounds: tuple[str | int, ...] = ()
     """Values at which it turns, or begins to hold: what one who looks for its domain tries first."""
     show: Callable[[Any], str] = field(default=str, compare=False, repr=False)
     """What an offending value is called in the message."""
     told: str = ""
-    """What the message says in the place of `needed`, where it can be shorter."""
+    """What the message says in the place of `needed`, where it can be shorter; the values of `beside` follow."""
 
     def check(self, problem: Problem, worth: bool = False) -> Unmet | None:
         """What of it the problem does not meet; None if it meets it. `worth`: whether it stands there for its speed."""
-        return self.against(*(getattr(problem, axis) for axis in (self.axis, self.beside) if axis), worth=worth)
+        return self.against(*(getattr(problem, axis) for axis in (self.axis, *self.beside)), worth=worth)
 
     def against(self, seen: Any, *beside: Any, worth: bool = False) -> Unmet | None:
-        """As check, of the axis's value alone, and that of `beside` if there is one."""
+        """As check, of the axis's value alone, and those of `beside`."""
         if self.holds(seen, *beside):
             return None
-        needed = "=".join((self.told or self.needed, *map(str, beside)))
-        return Unmet(self.axis, self.show(seen), needed, worth)
+        said = " and ".join(f"{axis}={value}" for axis, value in zip(self.beside, beside, strict=True))
+        return Unmet(self.axis, self.show(seen), " ".join(filter(None, (self.told or self.needed, said))), worth)
 
-    def when(self, other: "Requirement") -> "Requirement":
-        """The same, asked only of problems that meet `other`. Each of the two looks at one axis alone."""
+    def when(self, *others: "Requirement") -> "Requirement":
+        """The same, asked only of problems that meet all of `others`. Each of them looks at one axis alone."""
         return replace(
             self,
-            needed=f"{self.needed} when {other}",
-            holds=lambda seen, beside: not other.holds(beside) or self.holds(seen),
-            beside=other.axis,
-            told=f"{self.needed} for {other.axis}",
+            needed=f"{self.needed} when {' and '.join(map(str, others))}",
+            holds=lambda seen, *beside: (
+                self.holds(seen) or not all(other.holds(value) for other, value in zip(others, beside, strict=True))
+            ),
+            beside=tuple(other.axis for other in others),
+            told=f"{self.needed} for",
         )
 
     def __str__(self) -> str:
@@ -89,8 +91,15 @@ class Axis:
 
     def same_as(self, other: str, *values: str) -> Requirement:
         """As the axis `other`, or one of the values."""
-        needed = f"{', '.join(values)} or the same as {other}" if values else f"the same as {other}"
-        return Requirement(self.name, needed, lambda seen, beside: seen == beside or seen in values, other, values)
+        told = f"{', '.join(values)} or the same as" if values else "the same as"
+        return Requirement(
+            self.name,
+            f"{told} {other}",
+            lambda seen, beside: seen == beside or seen in values,
+            (other,),
+            values,
+            told=told,
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,8 @@ class Number(Axis):
 
     def divides(self, other: str) -> Requirement:
         """The axis `other` is a whole number of times this one, which is not 0."""
-        return Requirement(self.name, f"a divisor of {other}", lambda seen, beside: beside % seen == 0, other)
+        told = "a divisor of"
+        return Requirement(self.name, f"{told} {other}", lambda seen, beside: beside % seen == 0, (other,), told=told)
 
 
 @dataclass(frozen=True)
@@ -143,6 +153,7 @@ weight_dtype = Axis("weight_dtype")
 kv_dtype = Axis("kv_dtype")
 kv_layout = Axis("kv_layout")
 mask = Axis("mask")
+sampling = Axis("sampling")
 features = Names("features", get_args(Feature))
 
 sm = Number("sm")

@@ -2,7 +2,8 @@
 
 The values of each axis stand here once, for all kernels, and those that a kernel names join them. What it requires
 becomes the rules of its matrix (domain_rules.py), and kaudit's covering arrays do the rest: a new kernel, or a new
-requirement, needs no line here. A row says all that a kernel is compiled for; domain_draws.py draws the rest.
+requirement, needs no line here, unless its V has a head dim of its own (_OWN_V). A row says all that a kernel is
+compiled for; domain_draws.py draws the rest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +52,7 @@ COMPILED = Sizes(
     many_tokens=("b9q1000k1100",),
     hidden=4096,
     widths=("h1x1x64", "h3x1x12", "h3x1x80", "h25x5x40", "h16x4x128", "h64x8x128"),
-    vocabularies=(32, 96, 4096, 32_768),  # test_sample.py has 131,072, of which top-k compiles for half a minute
+    vocabularies=(32, 96, 4096, 32_768),
     longest=3000,
 )
 INTERPRETED = Sizes(
@@ -82,7 +83,7 @@ _SEES_HEADS = ("attention", "rope_kv_write")
 _SEES_LOGITS = ("logits_mask", "sample")
 _SHARES_PROGRAMS = ("rms_norm", "add_rms_norm")
 
-_DIMS = (16, 64, 80, 128, 192, 256)
+_DIMS = (16, 64, 80, 96, 128, 192, 256)
 _OWN_V = ((192, 128), (64, 256), (256, 80))
 """Heads whose V is of another dim. The first is DeepSeek's."""
 _GROUPS = ((4, 2), (1, 3), (8, 1), (2, 4), (7, 2), (16, 1), (3, 1), (1, 8), (48, 1))

@@ -1,4 +1,5 @@
 """The problems of a kernel's rows: under which further features each is tried, and the shapes, which hypothesis draws.
+Beside them stand those at the bounds that no row meets (domain_bounds.py).
 
 Cells are odd: at the bounds of pages, windows, tiles and parts, and one beside them. A kernel is compiled for a row,
 not for its shapes: what is drawn has as many queries, or nearly, and keys that make one part, or more, as the row's.
@@ -11,6 +12,7 @@ from typing import Any, get_args
 from zlib import crc32
 
 from domain import COMPILED_FOR, LOOKED_AT, Sizes, rows
+from domain_bounds import Example, at_bounds
 from domain_rules import Device, sensible
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -20,15 +22,18 @@ from kaudit import cell as cells
 from kaudit.cell import Cell, Feature, Mask, Rope, Shape
 from kaudit_kernels.catalogue.shared import OUTSIDE
 from kaudit_kernels.dispatch import Kernel
-from kaudit_kernels.problem import Problem
 from kaudit_probes.engines.reference import problem_of
-
-Example = tuple[Cell, Problem]
 
 ONE_PART = 256
 """Keys of a request that no decode kernel splits."""
 FEW = 8
 """Queries up to which a kernel is compiled for their number."""
+
+LONGEST = 262_144
+"""Logits of a row that nothing bounds: as many as Gemma 4's."""
+
+SMALL = 4096
+"""Elements of the hidden states of as many requests as an interpreter does in seconds."""
 
 _EDGES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048)
 _SHORT_WINDOWS = (1, 16, 17, 64, 100)
@@ -48,9 +53,12 @@ def examples(
     op: str, kernel: Kernel, dtypes: Sequence[Any], sizes: Sizes, device: Device, part: slice = slice(None)
 ) -> list[Example]:
     """Distinct problems on the device, row by row, all of which the kernel takes. `part`: of the rows."""
-    found: dict[tuple[Cell, int], Example] = {}
+    known = rows(op, kernel, dtypes, sizes, device)
+    found = {
+        (cell, problem.vocabulary): (cell, problem) for cell, problem in at_bounds(op, kernel, known, device)[part]
+    }
     vocabularies = _vocabularies(op, sizes)
-    for row, further in list(_spread(op, kernel, rows(op, kernel, dtypes, sizes, device), device))[part]:
+    for row, further in list(_spread(op, kernel, known, device))[part]:
         tried = [(row, vocabulary) for vocabulary in vocabularies]
         tried += _drawn([row, *further], sizes.longest, vocabularies, f"{op} {kernel.name} {row.id}")
         found |= {each: _problem(*each, device) for each in tried if sensible(kernel, each[0], device)}
@@ -58,10 +66,11 @@ def examples(
 
 
 def few_examples(op: str, kernel: Kernel, dtypes: Sequence[Any], sizes: Sizes, device: Device) -> list[Example]:
-    """Of such problems as few as meet each mask, KV dtype, layout and feature that attention sees."""
+    """Of such problems as few as meet each mask, KV dtype, layout and feature that attention sees, and small bounds."""
     further = [each for each in _further(op) if op == "attention" and each not in OUTSIDE]
     met, wanted = set[object](), list[Cell]()
-    for row in rows(op, kernel, dtypes, sizes, device):
+    known = rows(op, kernel, dtypes, sizes, device)
+    for row in known:
         more = [each for each in further if sensible(kernel, under(row, (each,)), device)][:1]
         values = {row.mask.kind, kv_dtype(row), row.layout.kind, row.shape.q_len > 1, *row.features, *more}
         if not values <= met:
@@ -69,7 +78,9 @@ def few_examples(op: str, kernel: Kernel, dtypes: Sequence[Any], sizes: Sizes, d
             further = [each for each in further if each not in more]
             wanted.append(under(row, more))
     tried = _drawn(wanted, sizes.longest, _vocabularies(op, sizes), f"{op} {kernel.name}")
-    return [_problem(*each, device) for each in tried if sensible(kernel, each[0], device)]
+    # The interpreter runs one program after another, and of the widest token the weights alone are gigabytes.
+    bounds = [each for each in at_bounds(op, kernel, known, device) if each[1].batch * each[1].hidden <= SMALL]
+    return bounds + [_problem(*each, device) for each in tried if sensible(kernel, each[0], device)]
 
 
 def _problem(cell: Cell, vocabulary: int, device: Device) -> Example:
@@ -77,8 +88,8 @@ def _problem(cell: Cell, vocabulary: int, device: Device) -> Example:
 
 
 def _vocabularies(op: str, sizes: Sizes) -> tuple[int, ...]:
-    """Other ops do not see the logits."""
-    return sizes.vocabularies if op in ("logits_mask", "sample") else sizes.vocabularies[:1]
+    """Other ops do not see the logits; and to the mask of a grammar, nothing is compiled for how many they are."""
+    return {"sample": sizes.vocabularies, "logits_mask": (*sizes.vocabularies, LONGEST)}.get(op, sizes.vocabularies[:1])
 
 
 def _spread(op: str, kernel: Kernel, found: Sequence[Cell], device: Device) -> Iterator[tuple[Cell, list[Cell]]]:

@@ -1,7 +1,9 @@
 """What a kernel would launch for a problem, and what would be compiled for it: recorded on a CPU, nothing runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from pkgutil import iter_modules
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from kaudit_kernels import cuda
 from kaudit_kernels.cache import LARGEST, TORCH_DTYPE
-from kaudit_kernels.cuda import logits_mask, silu_mul, split_kv_decode
 from kaudit_kernels.dispatch import Kernel
 from kaudit_kernels.engine import ARGUMENTS
 from kaudit_kernels.fp8 import FP8, Fp8Weight
 from kaudit_kernels.masks import Packed
 from kaudit_kernels.problem import Problem
+
+CUDA = [import_module(f"{cuda.__name__}.{each.name}") for each in iter_modules(cuda.__path__) if each.name != "module"]
+"""Those that launch what NVRTC compiles, by module.launch."""
 
 Compiled = tuple[str, ...]
 """A device function, and all that another is compiled for: constants, types, absent arguments, numbers that Triton
@@ -23,25 +28,31 @@ takes for constants."""
 
 
 @contextmanager
-def recording() -> Iterator[list[Compiled]]:
-    """In the place of every launch, Triton's and NVRTC's, a line of the list."""
+def catching(take: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
+    """In the place of every launch of Triton's, `take` of the kernel, its arguments, and its constants and options."""
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
-    launched: list[Compiled] = []
-
-    def interpreted(kernel: Any, *given: Any, **options: Any) -> None:
-        launched.append(_compiled(kernel, given, options, kernel.kwargs.get("do_not_specialize") or ()))
-
-    def jitted(kernel: Any, *given: Any, **options: Any) -> None:
-        launched.append(_compiled(kernel, given, options, kernel.do_not_specialize or ()))
+    def launched(kernel: Any, *given: Any, **options: Any) -> None:
+        take(kernel, given, {name: value for name, value in options.items() if name not in ("grid", "warmup")})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InterpretedFunction, "run", interpreted)
-        patch.setattr(JITFunction, "run", jitted)  # Gluon's, which has no interpreter
-        for module in (logits_mask, silu_mul, split_kv_decode):
-            patch.setattr(module, "launch", lambda _source, instance, *_: launched.append((instance,)))
+        patch.setattr(InterpretedFunction, "run", launched)
+        patch.setattr(JITFunction, "run", launched)  # Gluon's, which has no interpreter
+        for module in CUDA:
+            patch.setattr(module, "launch", lambda *_: None)
         patch.setattr(torch, "_scaled_mm", lambda *_, **__: None)
+        yield
+
+
+@contextmanager
+def recording() -> Iterator[list[Compiled]]:
+    """In the place of every launch, Triton's and NVRTC's, a line of the list."""
+    launched: list[Compiled] = []
+
+    with catching(lambda *each: launched.append(_compiled(*each))), pytest.MonkeyPatch.context() as patch:
+        for module in CUDA:
+            patch.setattr(module, "launch", lambda _source, instance, *_: launched.append((instance,)))
         yield launched
 
 
@@ -50,10 +61,10 @@ def launch(op: str, kernel: Kernel, problem: Problem) -> None:
     kernel.launch(*ARGUMENTS[op](_inputs(problem), _outputs(problem)))
 
 
-def _compiled(kernel: Any, given: tuple[Any, ...], options: dict[str, Any], general: tuple[str, ...]) -> Compiled:
-    constants = {name: value for name, value in options.items() if name not in ("grid", "warmup")}
+def _compiled(kernel: Any, given: tuple[Any, ...], options: dict[str, Any]) -> Compiled:
+    general = getattr(kernel, "do_not_specialize", None) or getattr(kernel, "kwargs", {}).get("do_not_specialize") or ()
     seen = [f"{name}={_kind(value, name in general)}" for name, value in zip(kernel.arg_names, given, strict=False)]
-    return (kernel.__name__, *seen, *(f"{name}={value}" for name, value in constants.items()))
+    return (kernel.__name__, *seen, *(f"{name}={value}" for name, value in options.items()))
 
 
 def _kind(value: Any, general: bool) -> str:
@@ -111,7 +122,7 @@ def _inputs(problem: Problem) -> Any:
         masks=SimpleNamespace(packed=lambda: packed),
         sinks=_empty(problem.q_heads) if "sinks" in problem.features else None,
         logits=_empty(problem.batch, problem.vocabulary),
-        allowed=_empty(problem.batch, problem.vocabulary // 32, dtype=torch.int32),
+        allowed=_empty(problem.batch, -(-problem.vocabulary // 32), dtype=torch.int32),
         draws=_empty(problem.batch),
     )
 

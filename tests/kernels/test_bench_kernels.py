@@ -1,6 +1,7 @@
 """What bench_kernels.py times can be timed, suffices to judge every `worth` by, and is judged rightly."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -28,22 +29,19 @@ WORTH = [
     for op, kernels in CATALOGUE.items()
     for kernel in kernels
     for needed in kernel.worth
-    # Four times the hidden state, of heads of an even number of elements: there is no other. And down_proj reads twice
-    # the hidden state, at most 8192, and writes it, at least 4096.
-    if (op, str(needed))
-    not in (
-        ("gate_up_proj", "gate_up_width is a multiple of 8"),
-        ("down_proj", "hidden is a multiple of 8"),
-    )
 ]
 
 
-def _problem(cell: str) -> Problem:
+def _problem(cell: str, vocabulary: int = Problem.vocabulary) -> Problem:
     """On an H200."""
-    problem = problem_of(Cell.parse(cell), 90, 132)
+    problem = replace(problem_of(Cell.parse(cell), 90, 132), vocabulary=vocabulary)
     assert inapplicable(Cell.parse(cell)) is None
     admit(problem)
     return problem
+
+
+def _problems(case: Threshold) -> list[Problem]:
+    return [_problem(*each) for each in product(case.cells, case.vocabularies)]
 
 
 def _named(op: str, name: str) -> Kernel:
@@ -57,7 +55,7 @@ def _runs(kernel: Kernel, problem: Problem) -> bool:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.op} {case.cell} {case.vocabulary}")
 def test_a_case_and_its_variants_can_run(case: Case) -> None:
-    problem = _problem(case.cell)
+    problem = _problem(case.cell, case.vocabulary)
     assert case.op in ops(problem)
     for variant in case.variants:
         assert _runs(_named(case.op, variant.kernel), problem)
@@ -67,10 +65,10 @@ def test_a_case_and_its_variants_can_run(case: Case) -> None:
 def test_the_kernel_of_a_threshold_and_one_after_it_can_run_in_each_cell(case: Threshold) -> None:
     kernels, kernel = CATALOGUE[case.op], _named(case.op, case.kernel)
     assert {needed.axis for needed in kernel.worth} >= set(case.axes)
-    for cell in case.cells:
-        assert _runs(kernel, _problem(cell)), cell
+    for problem in _problems(case):
+        assert _runs(kernel, problem), problem
         after = {case.op: kernels[kernels.index(kernel) + 1 :]}
-        assert decide(case.op, _problem(cell), after).chosen.name == "eager" or case.op == "attention"
+        assert decide(case.op, problem, after).chosen.name == "eager" or case.op == "attention"
 
 
 @pytest.mark.parametrize(("op", "kernel", "needed"), WORTH)
@@ -78,13 +76,11 @@ def test_each_worth_is_timed_where_it_holds_and_where_it_alone_does_not(
     op: str, kernel: Kernel, needed: Requirement
 ) -> None:
     problems = [
-        _problem(cell)
+        problem
         for case in THRESHOLDS
         if (case.op, case.kernel) == (op, kernel.name) and needed.axis in case.axes
-        for cell in case.cells
+        for problem in _problems(case)
     ]
-    if needed.axis == "vocabulary":  # which a cell does not say
-        problems = [replace(_problem(case.cell), vocabulary=case.vocabulary) for case in CASES if case.op == op]
     missed = [tuple(each for each in kernel.worth if each.check(problem)) for problem in problems]
     assert () in missed
     assert (needed,) in missed
@@ -128,14 +124,13 @@ def test_a_case_says_where_order_variants_and_bars_are_missed() -> None:
 def test_a_threshold_says_on_which_side_a_cell_is_and_whether_that_is_the_right_one(
     seconds: float, taken: bool, said: str
 ) -> None:
-    threshold = Threshold("attention", "split_kv_decode", ("query_rows",), ("a cell", "another"))
-    untimed = Point("another", "query_rows=9", False, why="sm=80, needs 90")
+    threshold = Threshold("sample", "fused_sample", ("vocabulary",), ("a cell", "another"))
+    untimed = Point("another", "vocabulary=9", False, why="sm=80, needs 90")
     title, point, other, verdict = told(
-        threshold, [Point("a cell", "query_rows=8", taken, "eager", seconds, 2e-6), untimed]
+        threshold, [Point("a cell", "vocabulary=8", taken, "eager", seconds, 2e-6), untimed]
     )
-    assert title.startswith(
-        "attention  split_kv_decode is worth it if query_rows is at most 256; query_rows is at most"
-    )
+    bounds = title.removeprefix("sample  fused_sample is worth it if ").split("; ")
+    assert bounds == list(map(str, _named("sample", "fused_sample").worth))
     assert said in point
     assert other.endswith("sm=80, needs 90")
     wrong = int("WRONG" in said)

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import pytest
 from domain import COMPILED, COMPILED_FOR, fitting, rows
+from domain_bounds import at_bounds, numbers, stands_at
 from domain_draws import FEW, ONE_PART, Example, examples, kv_dtype
 from domain_rules import sensible
 from launches import Compiled, launch, recording
@@ -21,15 +22,11 @@ from test_domain import FAST, each_kernel
 from kaudit.cell import Cell, DType, Mask, Shape
 from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_kernels.dispatch import Kernel
-from kaudit_kernels.requirements import Requirement
 
 pytest.importorskip("triton")
 
 H200 = (90, 132)
 CPU = (0, 0)
-
-ELSEWHERE = {"hidden", "batch", "vocabulary"}
-"""Axes whose most is too large to be combined with others: test_gpu_kernels.py has a test of each."""
 
 MOST_COMPILED = 1_100
 """Of all kernels together. A norm takes Triton 3.7 about 0.2 seconds, flash_prefill 1.2, flash_prefill_tma 3: eleven
@@ -69,21 +66,19 @@ def test_every_value_that_a_requirement_names_is_tried(op: str, kernel: Kernel) 
     problems = [problem for _, problem in tried(op, kernel.name)]
     for needed in kernel.requires:
         seen = [getattr(problem, needed.axis) for problem in problems]
-        if needed.axis == "sm" or (needed.axis in ELSEWHERE and needed.needed.startswith("at most")):
-            continue
         for bound in needed.bounds:
-            assert any(map(_at(needed, bound), seen)), f"{needed}: {bound}"
-        if "the same as" in needed.needed and needed.beside:
-            assert any(getattr(problem, needed.axis) == getattr(problem, needed.beside) for problem in problems)
+            if isinstance(bound, str):
+                assert any(bound in each if needed.axis == "features" else bound == each for each in seen), bound
+        for beside in needed.beside if "the same as" in needed.needed else ():
+            assert any(getattr(problem, needed.axis) == getattr(problem, beside) for problem in problems)
 
 
-def _at(needed: Requirement, bound: str | int) -> Any:
-    """Whether a value of the axis is this one; of a factor, a multiple will do."""
-    if needed.axis == "features":
-        return lambda seen: bound in seen
-    if isinstance(bound, int) and needed.needed.startswith("a multiple of"):
-        return lambda seen: seen and seen % bound == 0
-    return lambda seen: seen == bound
+@each_kernel
+def test_every_number_that_a_requirement_names_is_tried_where_it_bounds(op: str, kernel: Kernel) -> None:
+    """As many requests, as wide a token, as long a vocabulary as the kernel takes, and each factor's odd multiples."""
+    problems = [problem for _, problem in tried(op, kernel.name)]
+    for needed, bound in numbers(kernel):
+        assert any(stands_at(needed, bound, problem) for problem in problems), f"{needed}: {bound}"
 
 
 @each_kernel
@@ -155,10 +150,12 @@ def _with(row: Cell, said: dict[str, Any]) -> Cell:
 
 
 def test_kernels_are_tried_on_cells_of_their_own() -> None:
-    """Those that are drawn: of two or three axes rows are nearly all that there is."""
+    """Those that are drawn: of two or three axes rows are nearly all that there is, and the bounds may be the same."""
     cells = {}
     for op, kernel in FAST:
-        cells[op, kernel.name] = {cell.id for cell, _ in tried(op, kernel.name)} - {row.id for row in _rows(op, kernel)}
+        found = _rows(op, kernel)
+        known = {*found, *(cell for cell, _ in at_bounds(op, kernel, found, _device(kernel)))}
+        cells[op, kernel.name] = {cell for cell, _ in tried(op, kernel.name)} - known
     for one, other in combinations(cells, 2):
         assert len(cells[one] & cells[other]) <= len(cells[one]) / 20, (one, other)
 

@@ -136,7 +136,10 @@ SHOWN = [
     decode(4096, batch=2),
     decode(9000, batch=8, features="prefix_share"),
     decode(4096, batch=2, kv_dtype="int8"),
+    decode(512, batch=2, features="grammar"),
+    decode(512, batch=2, weight_dtype="fp8_e4m3"),
     prefill(256, kv_layout="contiguous"),
+    prefill(256, kv_layout="contiguous", head_dim=64),
 ]
 
 
@@ -169,32 +172,24 @@ def test_warp_decode_in_16_bits_is_right_where_it_does_not_pay(changes: dict[str
     near(_kernel("attention", "warp_decode").launch(*arguments), eager_attention.attention(*arguments), token=2)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_norms_of_the_widest_rows(dtype: torch.dtype) -> None:
-    add, alone = (_kernel(op, "fused_rms_norm") for op in ("add_rms_norm", "rms_norm"))
-    assert _most(add, "hidden") == _most(alone, "hidden")
-    x, residual, weight = (torch.randn(5, _most(alone, "hidden"), device="cuda").to(dtype) for _ in range(3))
-    near(alone.launch(x, weight[0]), eager.rms_norm(x, weight[0]))
-    near(add.launch(x, residual, weight[0]), eager.add_rms_norm(x, residual, weight[0]))
-
-
-def test_flash_prefill_of_as_many_requests_as_it_takes() -> None:
-    """Of one key each, so that the output is its V."""
-    kernel = _kernel("attention", "flash_prefill")
-    few = {"q_heads": 2, "kv_heads": 1, "head_dim": 16, "vocabulary": 32}
-    problem = _here(prefill(1, kv_layout="contiguous", batch=_most(kernel, "batch"), **few))
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("split_kv_decode", {}),
+        ("warp_decode", {"kv_dtype": "int8"}),
+        ("cascade_decode", {"features": "prefix_share", "page_size": 8}),
+    ],
+)
+def test_decode_of_as_many_requests_as_it_takes(name: str, changes: dict[str, Any]) -> None:
+    """In parts: of the keys of so many there are enough only for a GPU of many more SMs."""
+    kernel = _kernel("attention", name)
+    few = {"q_heads": 2, "kv_heads": 1, "head_dim": 64, "vocabulary": 32}
+    problem = but(_here(decode(600, batch=_most(kernel, "batch"), **few, **changes)), sm_count=4000)
+    assert not [unmet for unmet in kernel.unmet(problem) if not unmet.worth]
     inputs = make_inputs(problem, "cuda", seed=0)
-    inputs.cache.k.normal_()
-    v = inputs.cache.v.normal_()
-    q = torch.randn(problem.batch, problem.q_heads, problem.head_dim, device="cuda").bfloat16()
-    assert torch.equal(kernel.launch(q, inputs), v[inputs.cache.slots].expand_as(q))
-
-
-def test_the_most_probable_of_as_many_tokens_as_it_takes() -> None:
-    """Greedily: for top-k the compiler takes minutes. Of that test_sample.py has a quarter."""
-    kernel = _kernel("sample", "fused_sample")
-    inputs = make_inputs(_here(decode(1, batch=3, vocabulary=_most(kernel, "vocabulary"))), "cuda", seed=0)
-    assert torch.equal(kernel.launch(inputs.logits, inputs), inputs.logits.argmax(-1))
+    qkv = torch.randn(problem.tokens, problem.qkv_width, device="cuda").bfloat16()
+    q = eager.rope_kv_write(qkv, inputs)
+    near(kernel.launch(q, inputs), eager_attention.attention(q, inputs), token=2)
 
 
 def test_kernels_run_on_the_current_stream() -> None:

@@ -9,12 +9,15 @@ from kernel_problems import BASE, SMALL, but, chunk, decode, prefill, title
 from torch import Tensor
 
 from kaudit_kernels import graph
+from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_kernels.engine import Step, device_facts
 from kaudit_kernels.problem import Problem
 
 pytestmark = pytest.mark.usefixtures("poisoned_outputs")
 
 GRAPH = but(BASE, features="cuda_graph")
+
+REPLAYS = ", ".join(kernel.name for kernel in CATALOGUE["attention"] if kernel.replays)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,12 @@ GRAPH = but(BASE, features="cuda_graph")
         ({"batch": 65}, ["batch=65, needs at most 64"]),
         ({"sm": 0}, ["sm=0, needs at least 1"]),
         ({"q_len": 4}, ["q_len=4, needs at most 1"]),
+        ({"dtype": "fp32"}, [f"attention=eager, needs one of {REPLAYS}"]),
+        ({"head_dim": 320}, [f"attention=eager, needs one of {REPLAYS}"]),
+        (
+            {"dtype": "fp32", "batch": 65},
+            ["batch=65, needs at most 64"],
+        ),  # of what meets all else is asked what serves it
         (prefill(1), ["phase=prefill, needs decode"]),
         (chunk(16, 64, batch=100), ["phase=chunked_prefill", "q_len=16", "batch=100"]),
         ({"mask": "custom"}, ["mask=custom, needs one of none, causal, window"]),
@@ -54,8 +63,9 @@ def test_a_batch_takes_the_next_bucket() -> None:
 
 
 def test_what_is_launched_is_filled_up_only_where_it_is_captured() -> None:
-    assert graph.launched(but(GRAPH, batch=5)) == but(GRAPH, batch=8, padding=3)
-    for problem in (but(GRAPH, batch=8), but(GRAPH, batch=65), but(BASE, batch=5)):
+    assert graph.launched(but(GRAPH, batch=5)) == but(GRAPH, batch=8, padding=3, graphed=True)
+    assert graph.launched(but(GRAPH, batch=8)) == but(GRAPH, batch=8, graphed=True)
+    for problem in (but(GRAPH, batch=65), but(GRAPH, dtype="fp32"), but(BASE, batch=5)):
         assert graph.launched(problem) == problem
 
 
@@ -82,7 +92,7 @@ def test_a_batch_that_is_filled_up_gives_its_requests_the_same(changes: dict[str
     problem = but(SMALL, batch=5, **changes)
     alone, padded = Step(problem, "cpu"), Step(problem, "cpu")
     padded.fill_up(8)
-    assert padded.launched.problem == but(problem, batch=8, padding=3)
+    assert padded.launched.problem == but(problem, batch=8, padding=3, graphed=True)
     alone.run()
     padded.run()
     for op, wanted in alone.outputs.items():
@@ -110,7 +120,8 @@ def test_padding_brings_no_number_that_is_none(changes: dict[str, Any]) -> None:
 def test_a_full_bucket_moves_nothing() -> None:
     step = Step(but(SMALL, batch=4, features="cuda_graph"), "cpu")
     step.fill_up(4)
-    assert step.launched is step.inputs
+    assert step.launched.cache is step.inputs.cache
+    assert step.launched.x is step.inputs.x
 
 
 def test_without_a_gpu_the_step_says_so_and_runs(caplog: pytest.LogCaptureFixture) -> None:
@@ -143,8 +154,8 @@ ON_GPU: list[dict[str, Any]] = [
     decode(2304, batch=33, features="prefix_share preempted", kv_dtype="fp8_e4m3"),
     decode(112, batch=3, features="stale_branch", kv_dtype="fp8_e4m3"),
     decode(300, batch=5, features="cancelled preempted", skew=True),
-    decode(129, batch=3, features="preempted", dtype="fp32"),
-    decode(129, batch=5, dtype="fp32"),
+    decode(129, batch=3, features="preempted", dtype="fp16"),
+    decode(129, batch=5, dtype="fp16", kv_dtype="fp8_e5m2"),
     decode(65, batch=64, features="top_p"),
 ]
 

@@ -1,5 +1,6 @@
 """The grammar's bit mask: what it lets through, where the kernel is taken, and that it compiles."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_kernels.cuda import module
 from kaudit_kernels.cuda.logits_mask import INSTANCE
 from kaudit_kernels.dispatch import decide
-from kaudit_kernels.engine import ops
+from kaudit_kernels.engine import Step, ops
 
 
 def test_the_op_runs_with_a_grammar_only() -> None:
@@ -26,6 +27,21 @@ def test_a_vocabulary_without_whole_words_is_left_to_torch() -> None:
     assert str(decide("logits_mask", odd, CATALOGUE)) == (
         "logits_mask: eager, not vectorised_logits_mask (vocabulary=50257, needs a multiple of 32)"
     )
+
+
+@pytest.mark.parametrize("features", ["grammar", "grammar top_k top_p"])
+@pytest.mark.parametrize("vocabulary", [1, 31, 33, 50_257])
+def test_a_step_of_a_vocabulary_without_whole_words(vocabulary: int, features: str) -> None:
+    step = Step(but(SMALL, features=features, kv_len=4, vocabulary=vocabulary), "cpu")
+    step.run()
+    assert step.decisions["logits_mask"].chosen.name == "eager"
+    words, masked = step.inputs.allowed.tolist(), step.outputs["logits_mask"]
+    for request, logits in enumerate(step.inputs.logits.tolist()):
+        wanted = [
+            logit if words[request][token // 32] >> token % 32 & 1 else -math.inf for token, logit in enumerate(logits)
+        ]
+        assert masked[request].tolist() == wanted
+    assert all(0 <= token < vocabulary for token in step.outputs["sample"].tolist())
 
 
 def test_a_single_allowed_token_is_the_one_left() -> None:

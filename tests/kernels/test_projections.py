@@ -8,9 +8,10 @@ from kernel_problems import BASE, but, decode, prefill, title
 
 from kaudit_kernels import eager
 from kaudit_kernels.catalogue import CATALOGUE
-from kaudit_kernels.dispatch import decide
+from kaudit_kernels.dispatch import NoKernel, decide
 from kaudit_kernels.fp8 import fp8_weight, quantised
-from kaudit_kernels.projections import SkinnyTile, scaled_mm, skinny_gemm, split_count, tile_of
+from kaudit_kernels.problem import DType, WeightDType
+from kaudit_kernels.projections import SkinnyTile, scaled_mm, skinny_gemm
 
 poisoned = pytest.mark.usefixtures("poisoned_outputs")
 PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
@@ -34,14 +35,6 @@ def test_skinny_gemm(
     unit = torch.finfo(dtype).eps
     torch.testing.assert_close(found.double(), x.double() @ weight.double(), rtol=unit, atol=1e-4)
     assert torch.equal(found, skinny_gemm(x, weight, tile))
-
-
-@pytest.mark.parametrize(
-    ("depth", "width", "splits"),
-    [(4096, 6144, 1), (4096, 4096, 1), (4096, 28672, 1), (4096, 2048, 2), (4096, 512, 8), (1024, 512, 2), (100, 64, 1)],
-)
-def test_few_columns_are_split_in_depth_until_each_sm_has_a_program(depth: int, width: int, splits: int) -> None:
-    assert split_count(depth, width, tile_of(width)) == splits
 
 
 @poisoned
@@ -85,19 +78,19 @@ CHOICES: list[tuple[dict[str, Any], str, dict[str, list[str]]]] = [
         "eager",
         {
             "skinny_gemm": [
-                "weight_dtype=fp32, needs one of fp16, bf16",
+                "dtype=fp32, needs one of fp16, bf16",
                 "tokens=100, needs at most 64",
                 "tokens=100, pays with at most 16",
             ],
             "scaled_mm": ["weight_dtype=fp32, needs fp8_e4m3", "dtype=fp32, needs bf16"],
         },
     ),
-    (decode(4096, **FP8), "scaled_mm", {"skinny_gemm": ["weight_dtype=fp8_e4m3, needs one of fp16, bf16"]}),
+    (decode(4096, **FP8), "scaled_mm", {"skinny_gemm": ["weight_dtype=fp8_e4m3, needs the same as dtype=bf16"]}),
     (
         decode(4096, **FP8, sm=86),
         "eager",
         {
-            "skinny_gemm": ["weight_dtype=fp8_e4m3, needs one of fp16, bf16"],
+            "skinny_gemm": ["weight_dtype=fp8_e4m3, needs the same as dtype=bf16"],
             "scaled_mm": ["sm=86, needs at least 89"],
         },
     ),
@@ -128,6 +121,21 @@ def test_fp8_says_which_width_is_no_multiple_of_16(op: str, reasons: list[str]) 
 
 
 @pytest.mark.parametrize("op", PROJECTIONS)
+@pytest.mark.parametrize(("dtype", "weight_dtype"), [("fp32", "fp16"), ("fp16", "bf16"), ("bf16", "fp32")])
+def test_two_types_are_multiplied_by_no_kernel(op: str, dtype: DType, weight_dtype: WeightDType) -> None:
+    """torch and tl.dot raise in the launch, words of their own."""
+    with pytest.raises(NoKernel) as refused:
+        decide(op, but(BASE, dtype=dtype, weight_dtype=weight_dtype), CATALOGUE)
+    needs = {each.kernel.name: str(each.unmet[0]) for each in refused.value.rejected}
+    wanted = f"weight_dtype={weight_dtype}, needs fp8_e4m3 or the same as dtype={dtype}"
+    assert needs == {
+        "skinny_gemm": wanted.replace("fp8_e4m3 or ", "") if dtype != "fp32" else "dtype=fp32, needs one of fp16, bf16",
+        "scaled_mm": f"weight_dtype={weight_dtype}, needs fp8_e4m3",
+        "eager": wanted,
+    }
+
+
+@pytest.mark.parametrize("op", PROJECTIONS)
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
 def test_fp8_is_multiplied_in_a_step_of_bf16_alone(op: str, dtype: str) -> None:
     decision = decide(op, but(BASE, dtype=dtype, **FP8), CATALOGUE)
@@ -138,4 +146,19 @@ def test_fp8_is_multiplied_in_a_step_of_bf16_alone(op: str, dtype: str) -> None:
 def test_few_columns_and_columns_off_a_boundary_are_left_to_cublas() -> None:
     decision = decide("o_proj", but(BASE, q_heads=50, kv_heads=10, head_dim=18), CATALOGUE)
     reasons = [str(unmet) for unmet in decision.rejected[0].unmet]
-    assert reasons == ["hidden=900, pays with a multiple of 8", "hidden=900, pays with at least 4096"]
+    assert reasons == ["hidden=900, pays with at least 4096", "hidden=900, pays with a multiple of 8"]
+
+
+def test_down_proj_which_reads_twice_what_it_writes_is_skinny_at_one_width() -> None:
+    decisions = {heads: decide("down_proj", but(BASE, q_heads=heads), CATALOGUE) for heads in (24, 32, 40)}
+    assert {heads: list(map(str, each.rejected)) for heads, each in decisions.items()} == {
+        24: [
+            "skinny_gemm (hidden=3072, pays with at least 4096)",
+            "scaled_mm (weight_dtype=bf16, needs fp8_e4m3)",
+        ],
+        32: [],
+        40: [
+            "skinny_gemm (intermediate=10240, pays with at most 8192)",
+            "scaled_mm (weight_dtype=bf16, needs fp8_e4m3)",
+        ],
+    }

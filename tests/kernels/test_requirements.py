@@ -96,6 +96,15 @@ def test_what_is_asked_when_something_else_holds_is_not_asked_otherwise() -> Non
     assert needed.bounds == (64,)
 
 
+def test_what_is_asked_when_several_others_hold_is_asked_when_all_of_them_do() -> None:
+    needed = need.vocabulary.at_most(1024).when(need.batch.at_most(8), need.sampling.one_of("greedy"))
+    assert str(needed) == "vocabulary is at most 1024 when batch is at most 8 and sampling is greedy"
+    assert needed.check(but(BASE, batch=9)) is None
+    assert needed.check(but(BASE, features="top_p")) is None
+    assert needed.check(but(BASE, vocabulary=1024)) is None
+    assert str(needed.check(BASE)) == "vocabulary=32768, needs at most 1024 for batch=8 and sampling=greedy"
+
+
 def test_every_feature_of_a_cell_can_be_denied_by_name() -> None:
     assert get_args(cell.Feature) == FEATURES
     assert str(need.features.only(*FEATURES)) == "features is any"

@@ -128,17 +128,44 @@ def test_the_kernel_serves_every_way_to_sample() -> None:
     )
 
 
-def test_a_row_whose_sums_shared_memory_may_not_hold_is_left_to_torch() -> None:
-    assert decide("sample", but(BASE, batch=9, vocabulary=524_288), CATALOGUE).chosen.name == "fused_sample"
-    assert str(decide("sample", but(BASE, batch=9, vocabulary=524_289), CATALOGUE)) == (
-        "sample: eager, not fused_sample (vocabulary=524289, needs at most 524288)"
+@pytest.mark.parametrize("features", FEATURES)
+def test_a_row_that_would_compile_for_minutes_is_left_to_torch(features: str) -> None:
+    most = but(BASE, batch=64, vocabulary=262_144, features=features)
+    assert decide("sample", most, CATALOGUE).chosen.name == "fused_sample"
+    assert str(decide("sample", replace(most, vocabulary=262_145), CATALOGUE)) == (
+        "sample: eager, not fused_sample (vocabulary=262145, needs at most 262144)"
     )
 
 
-def test_a_few_long_rows_are_left_to_torch() -> None:
-    assert decide("sample", but(BASE, batch=8, vocabulary=131_072), CATALOGUE).chosen.name == "fused_sample"
-    assert str(decide("sample", but(BASE, batch=8, vocabulary=151_936), CATALOGUE)) == (
-        "sample: eager, not fused_sample (vocabulary=151936, pays with at most 131072 for batch=8)"
+TIMED = {
+    "": {
+        True: [(1, 32_768), (1, 131_072), (32, 151_936), (64, 32_768), (64, 151_936), (64, 262_144)],
+        False: [(1, 151_936), (1, 262_144), (8, 151_936)],
+    },
+    "top_k top_p": {
+        True: [(1, 32_768), (8, 151_936), (32, 151_936), (64, 32_768), (64, 151_936), (64, 262_144)],
+        False: [(1, 131_072), (1, 151_936), (1, 262_144)],
+    },
+}
+"""Rows and logits of each that were timed on an H200, by whether the kernel was the faster one."""
+
+
+@pytest.mark.parametrize("features", TIMED)
+def test_the_kernel_is_taken_where_it_was_the_faster_one(features: str) -> None:
+    for faster, points in TIMED[features].items():
+        for batch, vocabulary in points:
+            problem = but(BASE, features=features, batch=batch, vocabulary=vocabulary)
+            taken = decide("sample", problem, CATALOGUE).chosen.name == "fused_sample"
+            assert taken == faster, (batch, vocabulary)
+
+
+def test_a_few_long_rows_are_left_to_torch_by_how_a_token_is_chosen() -> None:
+    few = but(BASE, batch=7, vocabulary=151_936)
+    assert str(decide("sample", few, CATALOGUE)) == (
+        "sample: eager, not fused_sample (vocabulary=151936, pays with at most 131072 for batch=7 and sampling=greedy)"
+    )
+    assert str(decide("sample", replace(few, features=frozenset({"top_k"})), CATALOGUE)) == (
+        "sample: eager, not fused_sample (vocabulary=151936, pays with at most 32768 for batch=7 and sampling=random)"
     )
 
 

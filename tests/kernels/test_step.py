@@ -119,7 +119,9 @@ def test_a_decision_without_rejections_is_not_announced(caplog: pytest.LogCaptur
         step = _run(decode(33))
     announced = {record.decision.op: record for record in caplog.records}  # type: ignore[attr-defined]
     assert set(announced) == {op for op, decision in step.decisions.items() if decision.rejected}
-    assert announced["rms_norm"].getMessage() == "rms_norm: eager, not fused_rms_norm (sm=0, needs at least 80)"
+    message = announced["rms_norm"].getMessage()
+    assert message.startswith("rms_norm: eager, not ")
+    assert "fused_rms_norm (sm=0, needs at least 80)" in message
 
 
 def test_what_no_kernel_takes_is_refused_in_words() -> None:

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from kaudit.observation import UNCLASSIFIED
+from kaudit_kernels.catalogue import CATALOGUE
 from kaudit_probes.families import classify
 
 
@@ -40,7 +41,6 @@ from kaudit_probes.families import classify
         ("void warp_decode_kernel<Half, Bytes<E4M3>, 128>(char const*)", "reference_warp_decode", "attention", ""),
         ("rope_kv_write_kernel", "reference_rope", "kv_write", ""),
         ("skinny_gemm_kernel", "reference_skinny_gemm", "matmul", ""),
-        ("sum_parts_kernel", "reference_skinny_gemm", "matmul", ""),
         ("quantise_rows_kernel", "reference_quantise", "quantise", ""),
         ("void silu_mul_kernel<BFloat16, 2>(const uint4 *, uint4 *)", "reference_activation", "activation", ""),
         ("sample_kernel", "reference_sample", "sample", ""),
@@ -52,6 +52,31 @@ from kaudit_probes.families import classify
 def test_names_are_classified(name: str, family: str, role: str, arch: str) -> None:
     found = classify(name)
     assert (found.name, found.role, found.arch) == (family, role, arch)
+
+
+ROLES = {
+    **dict.fromkeys(("rms_norm", "add_rms_norm"), ("norm",)),
+    **dict.fromkeys(("qkv_proj", "o_proj", "gate_up_proj", "down_proj"), ("quantise", "matmul")),
+    "rope_kv_write": ("kv_write",),
+    "attention": ("attention", "merge"),
+    "silu_mul": ("activation",),
+    "logits_mask": ("mask",),
+    "sample": ("sample",),
+}
+"""What the functions of an op's kernels may do in it."""
+
+
+@pytest.mark.parametrize(
+    ("op", "function"),
+    sorted(
+        {(op, name) for op, kernels in CATALOGUE.items() for each in kernels for name in each.functions + each.also}
+    ),
+)
+def test_each_function_of_the_reference_engine_has_a_family_whose_role_fits_its_op(op: str, function: str) -> None:
+    found = classify(function.strip("^$"))
+    assert found.role in ROLES[op], (
+        f"{function}: {found.name}, whose role is {found.role}; give it a line in families.yaml"
+    )
 
 
 def test_one_family_has_one_role() -> None:

@@ -35,6 +35,11 @@ from kaudit_kernels.requirements import (
 from kaudit_kernels.sdpa import fused_sdpa
 from kaudit_kernels.triton import launch_decode, launch_prefill
 
+# Each program holds the lengths of all requests, to find its own. Of 4096 they are 32 registers a thread. With KV of 16
+# bits it has 158 in all on sm_90, and as many programs stay on an SM as its shared memory has room for; with 8 bits it
+# is one program less than that. Of 8192 requests it has 225, and of 16,384 they are spilled.
+REQUESTS = batch.at_most(4096)
+
 ATTENTION = (
     Kernel(
         "cascade_decode",
@@ -49,6 +54,7 @@ ATTENTION = (
             kv_layout.one_of("paged"),
             mask.one_of("none", "causal", "tree"),  # under these every new token sees all of the prefix
             q_len.at_most(8),
+            REQUESTS,
             ATTENTION_FEATURES,
         ),
         worth=(
@@ -62,6 +68,7 @@ ATTENTION = (
         ),
         launch=launch_decode.cascade_decode,
         functions=("^cascade_prefix_kernel", "^split_kv_decode_kernel", "^split_kv_merge_kernel"),
+        replays=True,  # for the prefix of its capture
     ),
     Kernel(
         "warp_decode",
@@ -76,6 +83,7 @@ ATTENTION = (
             query_rows.at_most(8),  # the columns of one product; the keys are its 16 rows
             kv_layout.one_of("paged"),
             mask.one_of("none", "causal", "window"),
+            REQUESTS,  # of the merge
             features.only("prefix_share", "softcap", "sinks", *OUTSIDE, *HISTORIES, *TOKENLESS),
         ),
         # Stored bytes become numbers in registers, two an instruction; Triton reads V from shared memory by the byte.
@@ -84,7 +92,8 @@ ATTENTION = (
         worth=(kv_dtype.one_of("fp8_e4m3", "fp8_e5m2", "int8"),),
         launch=warp_decode,
         functions=("warp_decode_kernel<",),
-        also=("^split_kv_merge_kernel",),  # unless each request is one part
+        also=("^split_kv_merge_kernel",),  # unless each request is one part; in a graph nobody knows
+        replays=True,
     ),
     Kernel(
         "split_kv_decode",
@@ -99,15 +108,18 @@ ATTENTION = (
             kv_layout.one_of("paged"),  # any page size: every key looks up its own row
             mask.one_of("none", "causal", "window", "tree"),
             q_len.at_most(8),  # a tree is 8 by 8 bits, one argument
+            REQUESTS,
             ATTENTION_FEATURES,
         ),
         # More rows are tiles that read the keys again: of 16 requests over 4096 keys, 128 rows take 54 us on an H200,
-        # and 256 take 100. flash_prefill takes 115 for either; flash_prefill_tma, which needs such pages, 58. Pages
-        # stand for all that it needs: where a tree or 8 bits keep it away, 256 rows are left to flash_prefill.
-        worth=(query_rows.at_most(256), query_rows.at_most(128).when(page_size.at_least(128))),
+        # and 256 take 100, flash_prefill 115 for either. Lost is what flash_prefill_tma could have for 256 of bf16 on
+        # pages of 128: 58 us. But it splits no keys, so that one request would have a program for each KV head and
+        # tile, and it takes neither features nor 8 bits, and that on one architecture: no bound tells all this.
+        worth=(query_rows.at_most(256),),
         launch=launch_decode.split_kv_decode,
         functions=("^split_kv_decode_kernel",),
-        also=("^split_kv_merge_kernel",),  # unless each request is one part
+        also=("^split_kv_merge_kernel",),  # unless each request is one part; in a graph nobody knows
+        replays=True,
     ),
     Kernel(
         "flash_prefill_tma",
@@ -134,6 +146,7 @@ ATTENTION = (
         ),
         launch=launch_prefill.flash_prefill_tma,
         functions=("^flash_prefill_tma_kernel",),
+        replays=True,
     ),
     Kernel(
         "flash_prefill",
@@ -152,6 +165,7 @@ ATTENTION = (
         ),
         launch=launch_prefill.flash_prefill,
         functions=("^flash_prefill_kernel",),
+        replays=True,
     ),
     Kernel(
         "fused_sdpa",
@@ -174,6 +188,6 @@ ATTENTION = (
             WHOLE_GROUPS,
             ANY_STRIDES,
         ),
-        launch=eager_attention.attention,
+        launch=eager_attention.attention,  # replays nothing: its loops are Python's, over the lengths of its capture
     ),
 )

@@ -4,7 +4,7 @@ from kaudit_kernels import eager, eager_sampling
 from kaudit_kernels.catalogue.shared import AMPERE, ANY_STRIDES, ANYWHERE, TOKENWISE
 from kaudit_kernels.cuda.logits_mask import WORD, logits_mask
 from kaudit_kernels.dispatch import Kernel
-from kaudit_kernels.requirements import batch, dtype, sm, vocabulary
+from kaudit_kernels.requirements import batch, dtype, sampling, sm, vocabulary
 from kaudit_kernels.triton.launch_sample import sample
 
 LOGITS_MASK = (
@@ -30,14 +30,22 @@ SAMPLE = (
             AMPERE,
             dtype.any(),
             *ANYWHERE,
-            # The running sums of so many take 64 KiB of shared memory, of twice as many more than the 99 of some SMs.
-            vocabulary.at_most(524_288),
+            # Gemma 4's. With top-k and top-p a row of so many compiles for 36 s beside an H200, of twice as many for 13
+            # minutes on two cores.
+            vocabulary.at_most(262_144),
             TOKENWISE,
         ),
-        # More than 32,768 logits spill out of the registers of 1024 threads. Greedily, a row of 131,072 takes 10 us and
-        # eager torch 12 (H200), but one of 151,936 takes 15, and 8 take 15 where torch takes 14; 32 rows pay again, 16
-        # against 21. With top-k and top-p, one row of 131,072 takes 570 us and torch 431; 8 of 151,936 1035 and 1123.
-        worth=(vocabulary.at_most(131_072).when(batch.at_most(8)),),
+        # More than 32,768 logits spill out of the registers of 1024 threads, and a row is one block, whatever the SMs
+        # that have none; 32 rows pay at any length that was timed. Against eager torch on an H200, in us:
+        worth=(
+            # One row of 131,072: 10 against 12; of 151,936: 15 against 12. Of 151,936, 8 rows: 15 against 14; 32: 16
+            # against 21. Between 8 and 32 rows nothing was timed.
+            vocabulary.at_most(131_072).when(batch.at_most(31), sampling.one_of("greedy")),
+            # With top-k and top-p, one row of 32,768: 74 against 288; of 131,072: 570 against 431; of 151,936: 1030
+            # against 476. Of 151,936, 8 rows: 1035 against 1123; 32: 1450 against 1926. No other number of
+            # rows was timed, nor one row between the first two.
+            vocabulary.at_most(32_768).when(batch.at_most(7), sampling.one_of("random")),
+        ),
         launch=sample,
         functions=("^sample_kernel",),
     ),

@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(32 * WARPS, DIM > 128 ? 2 : 3) warp_decode_ker
     unsigned short* __restrict__ out, float* __restrict__ part_acc, float* __restrict__ part_m,
     float* __restrict__ part_l, const int* __restrict__ q_start, const int* __restrict__ kv_lens,
     const int* __restrict__ page_table, long long batch, long long pages, long long page_size, long long kv_heads,
-    long long group, long long rows, long long causal, long long window, long long chunk, long long whole, double scale,
-    double cap) {
+    long long group, long long rows, long long causal, long long window, long long wanted, long long min_chunk,
+    long long whole, double scale, double cap) {
     using Compute = typename Stored::Compute;
     constexpr int HEAD = DIM * Stored::SIZE;                   // bytes of a stored head
     constexpr int SUB = HEAD >= 256 ? 1 : 256 / HEAD;          // products of 16 keys a step: 4 KiB of K, as many of V
@@ -76,18 +76,26 @@ __global__ void __launch_bounds__(32 * WARPS, DIM > 128 ? 2 : 3) warp_decode_ker
     // Warps side by side take KV heads side by side, which lie in one stretch of memory: of fp8, 64 requests of 4096 keys
     // are read at 3.8 TB/s by blocks of two heads, at 3.0 by blocks of one (H200).
     constexpr int SHARING = WARPS / HEADS;  // warps of a head
+    constexpr int TILE = STEP * SHARING;    // keys of a step of theirs
     const int head_of_block = warp % HEADS, strip = warp / HEADS;
     const int part = blockIdx.x / ((int)kv_heads / HEADS), size = (int)group;
     const int kv_head = blockIdx.x % ((int)kv_heads / HEADS) * HEADS + head_of_block;
 
-    // Whose part this is: the requests' parts are counted, 32 requests at a time.
-    int request = 0, nth = 0, count = 0, q_len = 0, kv_len = 0, first = 0;
-    for (int from = 0, before = 0; from < batch; from += 32) {
-        const bool there = from + lane < batch;
-        kv_len = there ? kv_lens[from + lane] : 0;
-        q_len = there ? q_start[from + lane + 1] - q_start[from + lane] : 0;
+    int request = -1, nth = 0, count = 0, q_len = 0, kv_len = 0, first = 0;
+    const auto look_at = [&](int of) {
+        kv_len = of < batch ? kv_lens[of] : 0;
+        q_len = of < batch ? q_start[of + 1] - q_start[of] : 0;
         first = window ? max(kv_len - q_len - (int)window + 1, 0) : 0;
-        count = divided_up(kv_len - first, (int)chunk);
+    };
+    int keys = 0;  // and the most of a part, as chunk_of of triton/launch_decode.py has it
+    for (int of = lane; of < batch; of += 32) look_at(of), keys += kv_len - first;
+    keys = __reduce_add_sync(ALL, keys);
+    const int chunk = divided_up(max(divided_up(keys, (int)wanted), (int)min_chunk), TILE) * TILE;
+
+    // Whose part this is: the requests' parts are counted, 32 requests at a time.
+    for (int from = 0, before = 0; from < batch; from += 32) {
+        look_at(from + lane);
+        count = divided_up(kv_len - first, chunk);
         int sum = count;
         for (int distance = 1; distance < 32; distance *= 2) {
             const int other = __shfl_up_sync(ALL, sum, distance);
@@ -107,8 +115,8 @@ __global__ void __launch_bounds__(32 * WARPS, DIM > 128 ? 2 : 3) warp_decode_ker
         before += __shfl_sync(ALL, sum, 31);
     }
     const int live = q_len * size;
-    if (live == 0) return;
-    const int length = divided_up(divided_up(kv_len - first, count), STEP * SHARING) * (STEP * SHARING);
+    if (request < 0 || live == 0) return;  // past the last part, or without new tokens
+    const int length = divided_up(divided_up(kv_len - first, count), TILE) * TILE;
     const int begin = first + nth * length, end = min(begin + length, kv_len);
     const long long first_row = q_start[request] * kv_heads * group;  // counts heads of tokens
 

@@ -5,7 +5,7 @@ from torch import Tensor
 from kaudit_kernels.cuda.module import launch
 from kaudit_kernels.eager_attention import SOFTCAP
 from kaudit_kernels.inputs import Inputs
-from kaudit_kernels.triton.launch_decode import Tile, empty_parts, merge, shares_of, unshared
+from kaudit_kernels.triton.launch_decode import MIN_CHUNK, Tile, empty_parts, merge, planned
 from kaudit_kernels.triton.launch_prefill import LOG2_E, softmax_scale
 
 WARPS = 4
@@ -26,7 +26,7 @@ def warp_decode(q: Tensor, inputs: Inputs, fill: int = 3, heads: int | None = No
     problem, cache = inputs.problem, inputs.cache
     heads = heads or heads_of_block(problem.kv_heads)
     tile = Tile(_keys(problem.kv_dtype, problem.head_dim) // heads, fill=fill)
-    shares = shares_of(problem, tile, unshared(problem, 0))
+    shares = planned(inputs, tile, 0)
     rows = problem.query_rows
     out = q.new_empty(problem.tokens, problem.q_heads, problem.head_dim)
     parts = empty_parts(0 if shares.whole else shares.parts * problem.kv_heads * rows, problem, q.device)
@@ -56,7 +56,8 @@ def warp_decode(q: Tensor, inputs: Inputs, fill: int = 3, heads: int | None = No
         rows,
         int(problem.mask != "none"),
         problem.window if problem.mask == "window" else 0,
-        shares.chunk,
+        shares.wanted,
+        MIN_CHUNK,
         int(shares.whole),
         softmax_scale(problem),
         SOFTCAP * LOG2_E if "softcap" in problem.features else 0.0,

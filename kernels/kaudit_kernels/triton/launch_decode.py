@@ -33,14 +33,16 @@ class Tile:
 
 @dataclass(frozen=True)
 class Shares:
-    """How the keys of a batch are shared out."""
+    """How the keys of a batch are shared out. The device counts whose each part is, by `wanted` and `step`."""
 
-    chunk: int
-    """Most keys of a part, whole tiles."""
+    wanted: int
+    """Parts of all requests together that fill the GPU."""
+    step: int
+    """Keys of a tile: a part is whole ones."""
     parts: int
-    """Of all requests together."""
+    """Those that there are; in a CUDA graph the most that lengths can make."""
     whole: bool
-    """No request has more than one."""
+    """No request has more than one. False in a CUDA graph, where nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def split_kv_decode(q: Tensor, inputs: Inputs, tile: Tile | None = None) -> Tens
     """As eager_attention.attention, for what the catalogue lets through; `tile` is for trying others than its own."""
     problem = inputs.problem
     tile = tile or tile_of(problem, problem.query_rows)
-    shares = shares_of(problem, tile, unshared(problem, 0))
+    shares = planned(inputs, tile, 0)
     out = q.new_empty(problem.tokens, problem.q_heads, problem.v_head_dim)
     parts = empty_parts(0 if shares.whole else _slots(problem, shares), problem, q.device)
     _launch_parts(q, inputs, tile, shares, 0, shares.whole, out, parts)
@@ -68,21 +70,24 @@ def split_kv_decode(q: Tensor, inputs: Inputs, tile: Tile | None = None) -> Tens
 def cascade_decode(q: Tensor, inputs: Inputs, tile: Tile | None = None) -> Tensor:
     """As split_kv_decode, for requests that share their first `problem.shared_prefix` tokens; `tile` is for both.
 
-    Padding does not share them: its one key is its own part, and its rows, the last, are none of the prefix's work.
+    So many tokens, a number of the host: a CUDA graph is for one shared prefix, whose pages the first request's row of
+    the table has to name at each replay. A request that is no longer does not share it, such as padding: its keys are
+    its own parts, and the merge leaves out what its rows saw of the prefix. They are rows of the prefix's work all the
+    same, since at the next replay they may be somebody's.
     """
     from kaudit_kernels.triton.cascade_decode import cascade_prefix_kernel
 
     problem, cache, shared = inputs.problem, inputs.cache, inputs.problem.shared_prefix
-    rows = (problem.tokens - problem.padding) * problem.group
+    rows = problem.tokens * problem.group
     prefix_tile, own_tile = tile or tile_of(problem, rows), tile or tile_of(problem, problem.query_rows)
-    shares = shares_of(problem, own_tile, unshared(problem, shared))
+    shares = planned(inputs, own_tile, shared)
+    chunk = chunk_of(shared, _wanted(problem, prefix_tile, rows), prefix_tile.block_n)
+    prefix_parts = -(-shared // chunk)
     block_m = _block_m(rows)
-    row_tiles = -(-rows // block_m)
-    prefix = _share_out([shared], row_tiles * problem.kv_heads, prefix_tile, problem.sm_count)
     out = q.new_empty(problem.tokens, problem.q_heads, problem.v_head_dim)
     own = _slots(problem, shares)
-    parts = empty_parts(own + prefix.parts * problem.tokens * problem.q_heads, problem, q.device)
-    cascade_prefix_kernel[(row_tiles, problem.kv_heads, prefix.parts)](
+    parts = empty_parts(own + prefix_parts * problem.tokens * problem.q_heads, problem, q.device)
+    cascade_prefix_kernel[(-(-rows // block_m), problem.kv_heads, prefix_parts)](
         q,
         cache.k,
         cache.v,
@@ -95,7 +100,7 @@ def cascade_decode(q: Tensor, inputs: Inputs, tile: Tile | None = None) -> Tenso
         problem.tokens,
         softmax_scale(problem),
         shared,
-        prefix.chunk,
+        chunk,
         **_dims(problem),
         BLOCK_M=block_m,
         BLOCK_N=prefix_tile.block_n,
@@ -103,7 +108,7 @@ def cascade_decode(q: Tensor, inputs: Inputs, tile: Tile | None = None) -> Tenso
         num_stages=prefix_tile.stages,
     )
     _launch_parts(q, inputs, own_tile, shares, shared, False, out, parts)
-    merge(out, inputs, parts, shares, shared, prefix.parts)
+    merge(out, inputs, parts, shares, shared, prefix_parts)
     return out
 
 
@@ -135,12 +140,13 @@ def _launch_parts(
         shared,
         problem.window,
         ancestry(problem),
-        shares.chunk,
+        shares.wanted,
         **_dims(problem),
         MASK=mask_of(problem),
         WHOLE=whole,
         ROWS=rows,
         BATCH=power_of_two(problem.batch),
+        MIN_CHUNK=MIN_CHUNK,
         BLOCK_M=block_m,
         BLOCK_N=tile.block_n,
         num_warps=tile.warps,
@@ -164,7 +170,9 @@ def merge(out: Tensor, inputs: Inputs, parts: Parts, shares: Shares, shared: int
         problem.batch,
         shared,
         problem.window,
-        shares.chunk,
+        shares.wanted,
+        shares.step,
+        _slots(problem, shares),
         prefix_parts,
         KV_HEADS=problem.kv_heads,
         GROUP=problem.group,
@@ -172,6 +180,7 @@ def merge(out: Tensor, inputs: Inputs, parts: Parts, shares: Shares, shared: int
         MASK=mask_of(problem),
         ROWS=problem.query_rows,
         BATCH=power_of_two(problem.batch),
+        MIN_CHUNK=MIN_CHUNK,
         BLOCK_P=MERGED,
         BLOCK_V=power_of_two(problem.v_head_dim),
         num_warps=4,
@@ -202,18 +211,40 @@ def unshared(problem: Problem, shared: int) -> list[int]:
     return lens
 
 
+def planned(inputs: Inputs, tile: Tile, shared: int) -> Shares:
+    """For the lengths that the host knows; in a CUDA graph for any that the page table has room for."""
+    problem = inputs.problem
+    if not problem.graphed:
+        return shares_of(problem, tile, unshared(problem, shared))
+    wanted = _wanted(problem, tile, problem.query_rows)
+    keys = inputs.cache.page_table.shape[1] * problem.page_size
+    if problem.mask == "window":
+        keys = min(keys, problem.window + problem.q_len - 1)
+    # By the first, all requests' keys / chunk <= wanted, and each rounds up by less than one; by the other,
+    # chunk >= MIN_CHUNK.
+    most = min(wanted + problem.batch - 1, problem.batch * -(-keys // MIN_CHUNK))
+    return Shares(wanted, tile.block_n, most, whole=False)
+
+
 def shares_of(problem: Problem, tile: Tile, lens: list[int]) -> Shares:
     """Of requests with these numbers of keys."""
-    rows = problem.query_rows
-    return _share_out(lens, problem.kv_heads * -(-rows // _block_m(rows)), tile, problem.sm_count)
+    wanted = _wanted(problem, tile, problem.query_rows)
+    chunk = chunk_of(sum(lens), wanted, tile.block_n)
+    return Shares(wanted, tile.block_n, sum(-(-each // chunk) for each in lens), max(lens) <= chunk)
 
 
-def _share_out(lens: list[int], programs: int, tile: Tile, sm_count: int) -> Shares:
-    """Parts of equal size, of all requests together so many that `programs` for each of them fill the GPU."""
-    wanted = -(-tile.fill * sm_count // programs)
-    chunk = max(-(-sum(lens) // wanted), MIN_CHUNK)
-    chunk = -(-chunk // tile.block_n) * tile.block_n
-    return Shares(chunk, sum(-(-each // chunk) for each in lens), max(lens) <= chunk)
+def chunk_of(keys: int, wanted: int, step: int) -> int:
+    """Most keys of a part, where so many keys of all requests make about `wanted`: whole tiles of `step`.
+
+    _parts of split_kv_decode.py and warp_decode_kernel of split_kv_decode.cu count the same on the device.
+    """
+    chunk = max(-(-keys // wanted), MIN_CHUNK)
+    return -(-chunk // step) * step
+
+
+def _wanted(problem: Problem, tile: Tile, rows: int) -> int:
+    """Parts that fill the GPU: each has a program for every KV head and every tile of these rows."""
+    return -(-tile.fill * problem.sm_count // (problem.kv_heads * -(-rows // _block_m(rows))))
 
 
 def empty_parts(slots: int, problem: Problem, device: torch.device) -> Parts:

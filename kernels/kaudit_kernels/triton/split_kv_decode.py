@@ -2,8 +2,9 @@
 
 Decode queries have no tiles to fill a GPU with, so the keys are shared out, in parts of about the same number of keys
 whichever request they are of: long requests have more parts, not longer ones. Each part leaves its running maximum, sum
-and unnormalised output in float32; the merge weighs them by their maxima, so no part can overflow another. Which part
-is whose is counted from the lengths, on the device: nothing is planned on the host, and no launch waits for a copy.
+and unnormalised output in float32; the merge weighs them by their maxima, so no part can overflow another. How long a
+part is, and which is whose, every program counts from the lengths on the device. The host says how many parts would
+fill the GPU, and starts programs for as many as there are, or, in a CUDA graph, can be: those too many end at once.
 """
 
 # Compile-time constants are in capitals, as Triton spells them, and l is the softmax's running sum, as papers have it.
@@ -26,17 +27,23 @@ def _first_key(q_len, kv_len, shared, window, MASK: tl.constexpr):
 
 
 @triton.jit
-def _parts(q_start, kv_lens, requests, batch, shared, window, chunk, MASK: tl.constexpr):
-    """The number of parts of each of the requests, 0 for those past the batch."""
+def _parts(
+    q_start, kv_lens, requests, batch, shared, window, wanted, step, MASK: tl.constexpr, MIN_CHUNK: tl.constexpr
+):  # fmt: skip
+    """The number of parts of each of the requests, which are all of the batch, and 0 for those past it.
+
+    A part has at most so many keys, whole tiles of `step`, that there are about `wanted`: chunk_of in launch_decode.py.
+    """
     there = requests < batch
     kv_len = tl.load(kv_lens + requests, mask=there, other=0)
     q_len = tl.load(q_start + requests + 1, mask=there, other=0) - tl.load(q_start + requests, mask=there, other=0)
-    first = _first_key(q_len, kv_len, shared, window, MASK)
-    return tl.where(there, tl.cdiv(kv_len - first, chunk), 0)
+    own = tl.where(there, kv_len - _first_key(q_len, kv_len, shared, window, MASK), 0)
+    chunk = tl.maximum(tl.cdiv(tl.sum(own, axis=0), wanted), MIN_CHUNK)
+    return tl.cdiv(own, tl.cdiv(chunk, step) * step)
 
 
 # Numbers that vary from batch to batch must not compile anew when one happens to be 1 or a multiple of 16.
-@triton.jit(do_not_specialize=["batch", "pages", "shared", "window", "chunk", "tree"])
+@triton.jit(do_not_specialize=["batch", "pages", "shared", "window", "wanted", "tree"])
 def split_kv_decode_kernel(
     q,  # [tokens, KV_HEADS * GROUP, HEAD_DIM]
     k,  # [rows, KV_HEADS, HEAD_DIM]
@@ -57,7 +64,7 @@ def split_kv_decode_kernel(
     shared,  # keys at the start of every longer request that others take care of; 0 with a window
     window,  # keys a query sees, if MASK is "window"
     tree,  # bit 8 * i + j: new token i sees new token j, if MASK is "tree"
-    chunk,  # most keys of a part, whole tiles
+    wanted,  # parts of all requests together that fill the GPU
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -68,6 +75,7 @@ def split_kv_decode_kernel(
     PAGE_SIZE: tl.constexpr,
     ROWS: tl.constexpr,  # (query, head of the group) pairs of the request with most queries
     BATCH: tl.constexpr,  # the power of two >= batch
+    MIN_CHUNK: tl.constexpr,  # keys below which no part is cut
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,  # the power of two >= HEAD_DIM
@@ -80,8 +88,10 @@ def split_kv_decode_kernel(
     tile = program // KV_HEADS % tiles
     part = program // (KV_HEADS * tiles)
     requests = tl.arange(0, BATCH)
-    counts = _parts(q_start, kv_lens, requests, batch, shared, window, chunk, MASK)
+    counts = _parts(q_start, kv_lens, requests, batch, shared, window, wanted, BLOCK_N, MASK, MIN_CHUNK)
     request = tl.sum((tl.cumsum(counts, axis=0) <= part).to(tl.int32), axis=0)
+    if request >= batch:  # past the last part
+        return
     nth = part - tl.sum(tl.where(requests < request, counts, 0), axis=0)
     count = tl.sum(tl.where(requests == request, counts, 0), axis=0)
 
@@ -91,7 +101,7 @@ def split_kv_decode_kernel(
         return
     kv_len = tl.load(kv_lens + request)
     first = _first_key(q_len, kv_len, shared, window, MASK)
-    # As even as whole tiles allow. Rounded up to tiles it is no longer than chunk, so the last part is never empty.
+    # As even as whole tiles allow. Rounded up to tiles it is no longer than a part may be, so the last is never empty.
     length = tl.cdiv(tl.cdiv(kv_len - first, count), BLOCK_N) * BLOCK_N
     begin = first + nth * length
     end = tl.minimum(begin + length, kv_len)
@@ -127,9 +137,9 @@ def split_kv_decode_kernel(
         tl.store(part_acc + slots[:, None] * V_DIM + dims[None, :], acc, mask=stored)
 
 
-@triton.jit(do_not_specialize=["batch", "shared", "window", "chunk", "prefix_parts"])
+@triton.jit(do_not_specialize=["batch", "shared", "window", "wanted", "step", "prefix_slot", "prefix_parts"])
 def split_kv_merge_kernel(
-    part_acc,  # of the requests as above, and after them of their shared prefix: [prefix_parts, tokens, heads, V_DIM]
+    part_acc,  # of the requests as above, and of their shared prefix [prefix_parts, tokens, heads, V_DIM]
     part_m,
     part_l,
     sinks,  # [KV_HEADS * GROUP] float32, or None
@@ -139,7 +149,9 @@ def split_kv_merge_kernel(
     batch,
     shared,
     window,
-    chunk,
+    wanted,
+    step,  # keys of the tiles that parts are made of
+    prefix_slot,  # the first of the prefix's slots
     prefix_parts,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
@@ -147,6 +159,7 @@ def split_kv_merge_kernel(
     MASK: tl.constexpr,
     ROWS: tl.constexpr,
     BATCH: tl.constexpr,
+    MIN_CHUNK: tl.constexpr,
     BLOCK_P: tl.constexpr,  # parts in registers at once
     BLOCK_V: tl.constexpr,
 ):
@@ -155,12 +168,11 @@ def split_kv_merge_kernel(
     requests = tl.arange(0, BATCH)
     ends = tl.load(q_start + requests + 1, mask=requests < batch, other=2147483647)
     request = tl.sum((ends <= token).to(tl.int32), axis=0)
-    counts = _parts(q_start, kv_lens, requests, batch, shared, window, chunk, MASK)
+    counts = _parts(q_start, kv_lens, requests, batch, shared, window, wanted, step, MASK, MIN_CHUNK)
     before = tl.sum(tl.where(requests < request, counts, 0), axis=0)
     count = tl.sum(tl.where(requests == request, counts, 0), axis=0)
     row = (token - tl.load(q_start + request)) * GROUP + head % GROUP
     own = (before.to(tl.int64) * KV_HEADS + head // GROUP) * ROWS + row
-    prefix = tl.sum(counts, axis=0).to(tl.int64) * (KV_HEADS * ROWS) + program
     prefix_parts = tl.where(tl.load(kv_lens + request) > shared, prefix_parts, 0)  # 0 for who does not share it
     dims = tl.arange(0, BLOCK_V)
     inside = (dims < V_DIM)[None, :]
@@ -174,7 +186,7 @@ def split_kv_merge_kernel(
     for start in range(0, count + prefix_parts, BLOCK_P):
         parts = start + tl.arange(0, BLOCK_P)
         there = parts < count + prefix_parts
-        of_prefix = prefix + (parts - count).to(tl.int64) * tl.num_programs(0)
+        of_prefix = prefix_slot + program + (parts - count).to(tl.int64) * tl.num_programs(0)
         slots = tl.where(parts < count, own + parts.to(tl.int64) * (KV_HEADS * ROWS), of_prefix)
         part_max = tl.load(part_m + slots, mask=there, other=float("-inf"))
         part_sum = tl.load(part_l + slots, mask=there, other=0.0)
