@@ -4,9 +4,10 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
+import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from threading import Event
 from typing import IO, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from kaudit.child import MOST_PRINTED, how_ended, last_words
 from kaudit.errors import UserError
+from kaudit.shortage import mend, temporary_file
 
 LIMIT = 60.0
 """Seconds: torch, a driver that has to wake its GPUs, or a listing that imports no engine, from a cold network disk."""
@@ -50,18 +52,21 @@ class Printed(Struct, frozen=True):
         return str(self) if self.trouble or not self.text else "it printed something else"
 
 
-def unanswered(python: str, what: str, fault: str, mend: str = "name a Python that has kaudit") -> UserError:
-    """`what` it cannot do, in words."""
-    return UserError(f"--python {python}: cannot {what}: {fault}; {mend}")
+def unanswered(python: str, what: str, fault: str, do: str = "") -> UserError:
+    """`what` it cannot do, and what the user can do, in words."""
+    return UserError(f"--python {python}: cannot {what}: {fault}; {do or 'name a Python that has kaudit'}")
 
 
-def ask(python: str, what: str, module: str, *arguments: str, limit: float = LIMIT) -> Printed:
-    """Whatever it does, it ends within `limit` seconds, with all that it started.
+def ask(
+    python: str, what: str, module: str, *arguments: str, limit: float = LIMIT, given_up: Event | None = None
+) -> Printed:
+    """Whatever it does, it ends within `limit` seconds, with all that it started; soon after `given_up` is set, too.
 
-    Raises UserError where that Python cannot be run.
+    Raises UserError where that Python cannot be run, or nothing can.
     """
-    with tempfile.TemporaryFile() as said:
+    with ExitStack() as stack:
         try:
+            said = stack.enter_context(_room())
             process = subprocess.Popen(
                 # -P: the folder that kaudit is called from must not shadow what the module imports.
                 [python, "-P", "-m", module, *arguments],
@@ -71,10 +76,10 @@ def ask(python: str, what: str, module: str, *arguments: str, limit: float = LIM
                 start_new_session=True,
             )
         except OSError as error:
-            raise unanswered(python, what, error.strerror or str(error)) from None
+            raise unanswered(python, what, error.strerror or str(error), mend(error)) from None
         with process:
             try:
-                text, trouble = _read(process, said, limit)
+                text, trouble = _read(process, said, limit, given_up or Event())
             finally:
                 # It leads its session, so the group is what it started; the group outlives a leader that is dead.
                 with suppress(ProcessLookupError, PermissionError):
@@ -82,14 +87,24 @@ def ask(python: str, what: str, module: str, *arguments: str, limit: float = LIM
         return Printed(text, trouble, last_words(said))
 
 
-def _read(process: subprocess.Popen[bytes], said: IO[bytes], limit: float) -> tuple[bytes, str]:
+def _room() -> IO[bytes]:
+    """A file for what it says; in memory where no folder takes one, for a doctor has to get as far as to say that."""
+    try:
+        return temporary_file()
+    except UserError:
+        if sys.platform != "linux":
+            raise
+        return os.fdopen(os.memfd_create("said"), "w+b")
+
+
+def _read(process: subprocess.Popen[bytes], said: IO[bytes], limit: float, given_up: Event) -> tuple[bytes, str]:
     """What it prints until its end, and why that is not all."""
     assert process.stdout is not None
     text, pipe, poll = bytearray(), process.stdout.fileno(), select.poll()
     poll.register(pipe, select.POLLIN)
     closed = False
     deadline = time.monotonic() + limit
-    while (left := deadline - time.monotonic()) > 0:
+    while (left := deadline - time.monotonic()) > 0 and not given_up.is_set():
         dead = process.poll() is not None
         if closed and not dead:
             with suppress(subprocess.TimeoutExpired):

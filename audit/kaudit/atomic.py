@@ -10,14 +10,19 @@ from typing import IO
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes the place of `path` at the end of the block, or vanishes if it raises. Raises OSError."""
-    # Always the same name: what a writer that was killed -9 left behind, the next one takes away.
-    beside = path.with_name(f".{path.name}.tmp")
+    new = beside(path)
     try:
-        with beside.open("wb") as file:
+        with new.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        new.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         raise
+
+
+def beside(path: Path) -> Path:
+    """Where that file is written until it is whole."""
+    # Always the same name: what a writer that was killed -9 left behind, the next one takes away.
+    return path.with_name(f".{path.name}.tmp")

@@ -7,14 +7,15 @@ file: the probe reads the engine's announcements back from it, and the sweep the
 import contextlib
 import fcntl
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -22,6 +23,7 @@ import msgspec
 
 from kaudit.errors import UserError
 from kaudit.files import MOST_LINE
+from kaudit.shortage import mend, temporary_file
 from kaudit.wire import Batch, FromProbe
 
 EXIT_LIMIT = 10.0
@@ -35,6 +37,20 @@ MOST_PRINTED = 1 << 30
 
 _PIPE = 1 << 20
 """Bytes that a pipe may hold, the most that Linux grants anyone: a batch of ids fits, so that sending never waits."""
+
+_TAIL = 1 << 16
+"""Bytes: a dump names up to 100 frames and then every extension module, some 12 KB with torch."""
+
+_DUMP = re.compile(
+    r"^Fatal Python error: (.*)\n(?:.*\n){1,4}?(.*\(most recent call first\):\n +.*"
+    r"(?:\n(?: .*|\S.*\(most recent call first\):|\.\.\.)?)*+)(?:^Extension modules: .*\s*)?\Z",
+    re.MULTILINE,
+)
+"""faulthandler's dump, with nothing behind it but frames, threads and modules: a process that goes on to print did not
+die of it, as one that only shows what a worker of its printed."""
+
+_FRAME = re.compile(r"^(?:Stack|Current thread .*) \(most recent call first\):\n +(.*)", re.MULTILINE)
+"""That of the thread that died. Any may stand before it, and a hundred others in its place."""
 
 _BROKEN = "wrote to the probe's own pipe"
 
@@ -75,37 +91,39 @@ def probe_command(python: str, engine: str, device: str, numerics: bool = False,
 
 
 def start(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> Child:
-    """Start a probe in a session of its own. Raises UserError where its Python cannot be run."""
-    its_inbox, inbox = _pipe()
-    outbox, its_outbox = _pipe()
-    output = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
-    # Two streams share the file and the probe truncates it between batches: each write must go to its end.
-    fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_APPEND)
-    try:
-        process = subprocess.Popen(
-            [*command, "--in-fd", str(its_inbox), "--out-fd", str(its_outbox)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            pass_fds=(its_inbox, its_outbox),
-            start_new_session=True,
-        )
-    except OSError as error:
-        os.close(inbox)
-        os.close(outbox)
-        output.close()
-        raise UserError(f"--python: {command[0]}: {error.strerror}; name a Python that has the engine") from None
-    finally:
-        os.close(its_inbox)
-        os.close(its_outbox)
+    """Start a probe in a session of its own. Raises UserError where its Python cannot be run, or nothing can."""
+    with ExitStack() as ours, ExitStack() as its:
+        try:
+            its_inbox, inbox = _pipe(its, ours)
+            outbox, its_outbox = _pipe(ours, its)
+            output = ours.enter_context(temporary_file())
+            # Two streams share the file and the probe truncates it between batches: each write must go to its end.
+            fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_APPEND)
+            process = subprocess.Popen(
+                [*command, "--in-fd", str(its_inbox), "--out-fd", str(its_outbox)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                pass_fds=(its_inbox, its_outbox),
+                start_new_session=True,
+            )
+        except OSError as error:
+            if more := mend(error):
+                what = f"no probe can be started: {error.strerror}"
+                raise UserError(f"{what}; {more}, or take fewer --jobs if there are several") from None
+            raise UserError(f"--python: {command[0]}: {error.strerror}; name a Python that has the engine") from None
+        ours.pop_all()  # they live as long as the child
     outgoing = select.poll()
     outgoing.register(outbox, select.POLLIN)
     return Child(process, inbox, outbox, output, outgoing)
 
 
-def _pipe() -> tuple[int, int]:
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """Its two ends, each for one of the two to close."""
     ends = os.pipe()
+    for side, end_of in zip((reader, writer), ends, strict=True):
+        side.callback(os.close, end_of)
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a user who has many pipes gets no larger ones
             fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _PIPE)
@@ -204,8 +222,11 @@ def how_ended(status: int) -> str:
 
 
 def last_words(output: IO[bytes]) -> str:
-    """The last line in what a process printed, empty if there is none."""
+    """The last line in what a process printed, empty if there is none; of faulthandler's dump, where that ends it."""
     size = os.fstat(output.fileno()).st_size
-    tail = os.pread(output.fileno(), 4096, max(0, size - 4096)).decode(errors="replace")
+    tail = os.pread(output.fileno(), _TAIL, max(0, size - _TAIL)).decode(errors="replace")
+    if dump := _DUMP.search(tail):
+        how, threads = dump.groups()
+        tail = f"{how}: {frame[1]}" if (frame := _FRAME.search(threads)) else how
     lines = ["".join(filter(str.isprintable, line)).strip() for line in tail.splitlines()]
     return next((line[:300] for line in reversed(lines) if line), "")

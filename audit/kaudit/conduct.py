@@ -5,18 +5,18 @@ unhealthy, or that found no memory left, runs again alone in a fresh process, af
 its outcome. So a death that was not the cell's doing, a `kill -9` from outside for one, changes no table, nor does what
 another cell left behind. A hang has had its whole limit to end: it is not tried again, unless others were at work on
 its GPU. What the engine says it refuses is believed in company, and so is an exception once enough like it came alone
-(crew.Beliefs).
+(Beliefs).
 
 Where probes share a GPU, waiting for it is what costs them: each wait lets the others' work go first (0.2 ms of an H200
 with four probes, where a small cell takes 0.3). There a batch is asked for without a wait for each cell, and where the
 process dies or does not go on, whole again with one.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kaudit.beliefs import words_of_crash
 from kaudit.exchange import Expired, Lost
 from kaudit.host import Host
 from kaudit.journal import Entry
@@ -105,15 +105,6 @@ def _told(trouble: Lost | Expired) -> str:
             return f"a batch ended the probe ({how}): {words or 'it printed nothing'}"
         case Expired(_, seconds):
             return f"a batch did not go on within {seconds:g} s"
-
-
-def words_of_crash(entry: Entry) -> str:
-    """What the cell crashed with, but for numbers: "RuntimeError: head_dim # is not built". Empty if it did not."""
-    for row in entry.rows:
-        match row.outcome:
-            case Crashed(how):
-                return re.sub(r"\d+", "#", how)
-    return ""
 
 
 def _starved(entry: Entry) -> bool:

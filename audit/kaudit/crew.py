@@ -4,7 +4,7 @@ A cell that runs alone for the outcome that counts has its GPU to itself: where 
 """
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -12,11 +12,14 @@ from threading import Condition, Thread
 
 from msgspec.structs import replace
 
-from kaudit.conduct import Again, alone, in_company, words_of_crash
+from kaudit.beliefs import Beliefs
+from kaudit.conduct import Again, alone, in_company
 from kaudit.host import Closing, Host
 from kaudit.journal import Entry
+from kaudit.observation import Unseen
 from kaudit.plan import Batches
 from kaudit.runs import Run
+from kaudit.shortage import threads_needed
 
 
 @dataclass(frozen=True)
@@ -26,30 +29,6 @@ class Job:
     run: Run
     cells: tuple[str, ...]
     last: Again | None = None
-
-
-class Beliefs:
-    """Which exceptions of company are believed of a cell that did not run alone: an engine that cannot run at all would
-    cost a process for each cell. Those of which ENOUGH like it came alone, and none did not; until then it runs alone.
-    """
-
-    ENOUGH = 3
-
-    def __init__(self) -> None:
-        self._confirmed = Counter[str]()
-        self._refuted: set[str] = set()
-
-    def believes(self, raised: Entry) -> bool:
-        words = words_of_crash(raised)
-        return words not in self._refuted and self._confirmed[words] >= self.ENOUGH
-
-    def learn(self, raised: Entry, alone: Entry) -> None:
-        """What a cell came to in company, and alone."""
-        words = words_of_crash(raised)
-        if words_of_crash(alone) == words:
-            self._confirmed[words] += 1
-        else:
-            self._refuted.add(words)
 
 
 class Work:
@@ -123,15 +102,16 @@ Given = tuple[Entry, ...] | BaseException | None
 def conduct(hosts: Sequence[Host], runs: Iterable[Run]) -> Generator[tuple[Entry, ...]]:
     """Every cell of every run once, in groups as they are finished.
 
-    Raises what Host.ask raises. Then, and if it is closed before its end, the hosts' processes are killed. At its end
-    they die, too: a probe dies with the thread that started it.
+    Raises what Host.ask raises, and UserError where no thread can be started. Then, and if it is closed before its end,
+    the hosts' processes are killed. At its end they die, too: a probe dies with the thread that started it.
     """
     work = Work(runs, len(hosts), sharing=any(host.shares_gpu for host in hosts))
     given: SimpleQueue[Given] = SimpleQueue()
     threads = [Thread(target=_serve, args=(host, work, given.put), daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
     try:
+        with threads_needed():
+            for thread in threads:
+                thread.start()
         working = len(threads)
         while working:
             match given.get():
@@ -148,17 +128,28 @@ def conduct(hosts: Sequence[Host], runs: Iterable[Run]) -> Generator[tuple[Entry
         raise
     finally:
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:  # it was started
+                thread.join()
 
 
 def _serve(host: Host, work: Work, give: Callable[[Given], None]) -> None:
+    held: list[Entry] = []
     try:
         while (job := work.take()) is not None:
             began = time.monotonic()
             again: list[Again] = []
             for entries in _finished(host, job, work, again):
-                give(tuple(replace(entry, run=job.run.name) for entry in entries) if job.run.name else entries)
+                named = tuple(replace(entry, run=job.run.name) for entry in entries) if job.run.name else entries
+                if host.in_doubt and any(isinstance(row.outcome, Unseen) for entry in entries for row in entry.rows):
+                    held += named  # not to be kept where it proves to be no cell's doing: --resume runs it again
+                else:
+                    give(named)
+                if held and not host.in_doubt:
+                    give(tuple(held))
+                    held.clear()
             work.done(job, again, time.monotonic() - began)
+        if held:
+            give(tuple(held))
     except Closing:
         pass
     except BaseException as error:

@@ -36,12 +36,11 @@ class Expired:
     seconds: float
 
 
-@told_in("docs/engines.md")
 def exchange(child: Child, batch: Batch, cell_limit: float, progress: Progress) -> Observed | Lost | Expired:
     """Have a batch observed; each cell has `cell_limit` seconds. Unless the answer is Observed, the child is released.
 
     Raises ProbeError if the probe speaks of cells it was not asked for, leaves one out, or does not stop talking;
-    UserError if the engine's adapter is at fault.
+    UserError if the engine's adapter is at fault, or the profiler, where the batch is empty.
     """
     cells = batch.cells
     send(child, batch)
@@ -76,7 +75,8 @@ def exchange(child: Child, batch: Batch, cell_limit: float, progress: Progress) 
                 kill(child)
                 return Expired(opened, cell_limit if opened else quiet_limit)
             case Failed(fault):
-                raise UserError(f"{fault}, then go on with --resume")
+                with told_in("docs/engines.md" if cells else "docs/capture.md"):
+                    raise UserError(f"{fault}, then go on with --resume")
             case Hello():
                 raise ProbeError("the probe answered a batch with Hello")
     raise ProbeError(f"the probe sent {most} messages and no answer to a batch of {len(cells)} cells")

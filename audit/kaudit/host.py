@@ -10,6 +10,7 @@ from kaudit.child import Child, Died, end, kill, receive, start, stop
 from kaudit.errors import ProbeError, UserError, told_in
 from kaudit.exchange import MOST_MESSAGES, Expired, Lost, exchange
 from kaudit.headers import difference
+from kaudit.observation import Ran
 from kaudit.progress import Progress
 from kaudit.table import Header
 from kaudit.wire import Batch, Failed, Hello, Note, Observed
@@ -19,8 +20,14 @@ START_LIMIT = 180.0
 
 MOST_BARREN = 5
 """Deaths in a row with no cell open and none finished in between. A batch is sent twice and so is a cell alone, so that
-one cell which brings the process down outside of itself makes four of them; the fifth is no cell's doing. Batches that
-do not wait for each cell are not counted."""
+one cell which brings the process down outside of itself makes four of them, and its neighbour two more: then a probe
+that is given no cell shows whether that is the cells' doing. Batches that do not wait for each cell are not counted."""
+
+MOST_UNSEEN = 3
+"""Cells in a row whose capture was unhealthy, each alone in a fresh process; then a probe is asked without any."""
+
+_TRIES = 2
+"""How often it is asked without any if the process dies: once may be a `kill -9` from outside."""
 
 
 class Closing(Exception):
@@ -44,6 +51,7 @@ class Host:
     child: Child | None = None
     header: Header | None = None
     barren: int = 0
+    unseen: int = 0
     closing: bool = False
     lock: Lock = field(default_factory=Lock)
     """Held to start a probe, and to end this host from another thread: no probe may start behind its back."""
@@ -66,8 +74,35 @@ class Host:
     def ask(self, batch: Batch, *, fresh: bool = False) -> Observed | Lost | Expired:
         """Have a batch observed, in a process that has served no other if `fresh`.
 
-        Raises UserError if the probe dies again and again with no cell open, or comes back as another engine.
+        Raises UserError if the probe dies again and again with no cell open, or does not see one cell after another
+        alone, and without any cell it dies, too, or its profiler shows nothing; or if it comes back as another engine.
         """
+        answer = self._exchange(batch, fresh)
+        match answer:
+            case Lost(None) if batch.blocking:
+                self.barren += 1
+                if self.barren >= MOST_BARREN:
+                    self._ask_without_cells(f"the probe died {self.barren} times in a row with no cell open")
+            case Lost(None):  # to be sent again: which cell it was nobody could tell
+                pass
+            case Observed() as observed:
+                self.barren = 0
+                if any(isinstance(row.outcome, Ran) for row in observed.rows):
+                    self.unseen = 0
+                elif fresh and observed.redo:
+                    self.unseen += 1
+                    if self.unseen >= MOST_UNSEEN:
+                        self._ask_without_cells(f"{self.unseen} cells in a row were not seen alone")
+            case _:
+                self.barren = 0
+        return answer
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the last cells may be unseen by no doing of theirs: nothing since has shown that one can be seen."""
+        return bool(self.barren or self.unseen)
+
+    def _exchange(self, batch: Batch, fresh: bool) -> Observed | Lost | Expired:
         if fresh and self.child is not None and self.child.served:
             stop(self.child)
             self.child = None
@@ -76,13 +111,6 @@ class Host:
             self.child = None
         if self.closing:
             raise Closing
-        match answer:
-            case Lost(None, how, words) if batch.blocking:
-                self._count_barren(how, words)
-            case Lost(None):  # to be sent again: which cell it was nobody could tell
-                pass
-            case _:
-                self.barren = 0
         return answer
 
     def end(self) -> None:
@@ -122,7 +150,9 @@ class Host:
                         f"the probe died before it took cells ({how}): {words or 'it printed nothing'}; "
                         "see that kaudit and the engine import where --python points"
                     )
-                self._count_barren(how, words)
+                self.barren += 1
+                if self.barren >= MOST_BARREN:
+                    raise self._barren_fault(how, words)
 
     def _first_word(self, child: Child) -> Hello | Failed | Died:
         deadline = time.monotonic() + START_LIMIT
@@ -150,13 +180,26 @@ class Host:
             )
         self.header = header
 
-    def _count_barren(self, how: str, words: str) -> None:
-        self.barren += 1
-        if self.barren >= MOST_BARREN:
-            raise self._fault(
-                f"the probe died {self.barren} times in a row with no cell open ({how}): "
-                f"{words or 'it printed nothing'}; mend that, then go on with --resume"
-            )
+    def _ask_without_cells(self, why: str) -> None:
+        """Raises UserError where a fresh probe without any cell dies, does not answer, or has a blind profiler."""
+        self.progress.note(f"{why}; asking a fresh probe without any cell")
+        for _ in range(_TRIES):
+            match self._exchange(Batch(()), fresh=True):
+                case Observed():
+                    self.barren = self.unseen = 0
+                    return
+                case Lost(_, how, words):
+                    self.barren += 1
+                case Expired(_, seconds):
+                    what = f"the probe did not answer within {seconds:g} s without any cell"
+                    raise self._fault(f"{what}; run kaudit doctor, then go on with --resume")
+        raise self._barren_fault(how, words)
+
+    def _barren_fault(self, how: str, words: str) -> UserError:
+        return self._fault(
+            f"the probe died {self.barren} times in a row with no cell open ({how}): "
+            f"{words or 'it printed nothing'}; mend that, then go on with --resume"
+        )
 
     def _fault(self, text: str) -> UserError:
         return UserError(text if self.gpu is None else f"GPU {self.gpu}: {text}")

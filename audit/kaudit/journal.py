@@ -60,8 +60,8 @@ class Journal:
 def journal(path: Path, header: Header, *, resume: bool) -> Iterator[Journal]:
     """Open a journal, new or to resume. Left behind with cells in it, it stays; one without any is deleted.
 
-    Raises UserError if another sweep holds it, if it cannot be written, if it holds cells and `resume` is not asked
-    for, or if it was written under another header: the message names the field.
+    Raises UserError if another sweep holds it, if it cannot be written, if it is none, if it holds cells and `resume`
+    is not asked for, or if it was written under another header: the message names the field.
     """
     file = _open_locked(path)
     try:
@@ -104,6 +104,8 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _restore(file: int, path: Path, header: Header, *, resume: bool) -> set[tuple[str, str]]:
+    if not _begun(file):
+        raise UserError(f"{path}: is no unfinished sweep, and would become one; move it, or choose another --out")
     count = sum(1 for _ in _lines(file, path)) - 1
     if count < 1:
         os.ftruncate(file, 0)
@@ -120,6 +122,12 @@ def _restore(file: int, path: Path, header: Header, *, resume: bool) -> set[tupl
     done = {(entry.run, entry.cell) for entry in _entries(file, path)}
     os.ftruncate(file, sum(map(len, _lines(file, path))))
     return done
+
+
+def _begun(file: int) -> bool:
+    """Whether a file begins as a journal does, as far as it goes."""
+    start = b'{"schema":'
+    return start.startswith(os.pread(file, len(start), 0))
 
 
 def _entries(file: int, path: Path) -> Iterator[Entry]:

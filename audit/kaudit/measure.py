@@ -2,22 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from kaudit import graph_columns, timing_columns
 from kaudit.atomic import replacing
 from kaudit.errors import UserError
 from kaudit.files import check_regular
-from kaudit.table import Stamp, read_stamp
+from kaudit.parquet_columns import columns
+from kaudit.table import Stamp, read_cells, read_stamp
 from kaudit.timing import Timings
 from kaudit.wire import GraphUse, Measure, Numbers
-
-if TYPE_CHECKING:  # half a second that only those who open a file need
-    from pandas import DataFrame
 
 Key = tuple[str, str]
 """Cell and op."""
@@ -39,15 +37,8 @@ def with_measures(*tables: Path) -> list[Path]:
     return [*tables, *(measure_path(table) for table in tables if table.name)]  # the root folder has no name
 
 
-MOST_ROWS = 1 << 24
-"""A million cells, more than which nobody sweeps unasked, of a dozen ops and the whole."""
-
-MOST_VALUES = 1 << 27
-"""Of one column: a hundred samples, the most of an op, in each of a million rows. Values that are all the same pack to
-nothing: 300 million rows of them to 5 MB."""
-
 MANIFEST = b"kaudit"
-"""Key of the file's own metadata, where anything was timed: the stamp of the table, as JSON."""
+"""Key of the file's own metadata: the stamp of the table that it belongs to, as JSON."""
 
 
 def write(path: Path, measures: Iterable[Measure], stamp: Stamp) -> None:
@@ -68,9 +59,9 @@ def write(path: Path, measures: Iterable[Measure], stamp: Stamp) -> None:
         figures = pd.DataFrame(numbers, columns=_FIGURES).astype(_TYPES)
         frame = pd.concat([frame, figures], axis=1)
     table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({**table.schema.metadata, MANIFEST: msgspec.json.encode(stamp)})
     if any(measure.timing for measure in kept):
         table = timing_columns.add(table, [measure.cell for measure in kept], [measure.timing for measure in kept])
-        table = table.replace_schema_metadata({**table.schema.metadata, MANIFEST: msgspec.json.encode(stamp)})
     if any(measure.graph for measure in kept):
         table = graph_columns.add(table, [measure.graph for measure in kept])
     try:
@@ -84,119 +75,99 @@ def merged_measures(tables: Iterable[Path]) -> Iterable[Measure]:
     """The measures beside tables of one sweep's shards. Of a row that two have, the first's."""
     found: dict[Key, Measure] = {}
     for table in tables:
-        timings, graphs = read_timings(table), read_graphs(table)
-        read = _read(table, _measures)
-        found = {
-            key: replace(measure, timing=timings.get(key), graph=graphs.get(key)) for key, measure in read.items()
-        } | found
+        numbers, timings, graphs = read_numbers(table), read_timings(table), read_graphs(table)
+        read = {
+            key: Measure(*key, device_us, numbers.get(key), timings.get(key), graphs.get(key))
+            for key, device_us in read_times(table).items()
+        }
+        found = read | found
     return found.values()
 
 
-def read_numbers(table: Path) -> dict[Key, Numbers]:
+def read_numbers(table: Path) -> Mapping[Key, Numbers]:
     """By cell and op, the figures of the results that were checked; nothing where none was.
 
-    Raises UserError where the file is none of ours.
+    As all readers here, raises UserError where the file beside the table is none of ours, or that of another table: its
+    stamp is another, or it has cells that the table has not.
     """
     return _read(table, _numbers)
 
 
-def read_times(table: Path) -> dict[Key, float]:
-    """`device_us` by cell and op, from the measure file beside a table; nothing where there is none.
-
-    Raises UserError where the file is none of ours.
-    """
-    return _read(table, _times, _TIMES)
+def read_times(table: Path) -> Mapping[Key, float]:
+    """`device_us` by cell and op, from the measure file beside a table; nothing where there is none."""
+    return _read(table, _times)
 
 
 def read_timings(table: Path) -> Timings:
-    """By cell and op, what was timed; nothing where nothing was.
+    """By cell and op, what was timed; nothing where nothing was."""
+    return _read(table, timing_columns.read)
 
-    Raises UserError where the file is none of ours, or that of another table.
-    """
+
+def read_graphs(table: Path) -> Mapping[Key, GraphUse]:
+    """By cell and op, the CUDA graph that its cell ran as."""
+    return _read(table, graph_columns.read)
+
+
+def _read(table: Path, take: Callable[[Path], Mapping[Key, V]]) -> Mapping[Key, V]:
+    """What `take` finds in the file beside a table; nothing where there is none."""
     path = measure_path(table)
     if not path.exists():
         return {}
     with _ours(path):
-        found, stamp = timing_columns.read(path), _stamp(path)
+        found, stamp = take(path), _stamp(path)
     if stamp is not None and table.exists() and stamp != read_stamp(table):
-        raise UserError(f"{path}: its times are of another sweep than {table}; put each beside its own table")
+        raise UserError(f"{path}: its measures are of another sweep than {table}; put each beside its own table")
+    # Shards of a sweep have one stamp.
+    if found and table.exists() and (strange := {cell for cell, _ in found} - read_cells(table)):
+        what = f"measures of cells that {table} has not, {len(strange)} in number"
+        raise UserError(f"{path}: {what}; put each beside its own table")
     return found
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """Of the table that the times of a file belong to; None where nothing was timed."""
+    """Of the table that a file belongs to; None in one of an older kaudit, where nothing was timed."""
     import pyarrow.parquet as pq
 
     manifest = (pq.read_schema(path).metadata or {}).get(MANIFEST)
     return None if manifest is None else msgspec.json.decode(manifest, type=Stamp)
 
 
-def read_graphs(table: Path) -> Mapping[Key, GraphUse]:
-    """By cell and op, the CUDA graph that its cell ran as. Raises UserError where the file is none of ours."""
-    path = measure_path(table)
-    if not path.exists():
-        return {}
-    with _ours(path):
-        return graph_columns.read(path)
+def _times(path: Path) -> dict[Key, float]:
+    read = columns(path, _TIMES)
+    if not read:
+        raise ValueError(f"it lacks one of {', '.join(_TIMES)}")
+    rows = msgspec.convert([*zip(*read.values(), strict=True)], list[tuple[str, str, float]])
+    if not all(0 <= us < inf for _, _, us in rows):
+        raise ValueError("a device_us is negative or no number")
+    return {(cell, op): us for cell, op, us in rows}
 
 
-def _read(table: Path, take: Callable[["DataFrame"], dict[Key, V]], columns: list[str] | None = None) -> dict[Key, V]:
-    """What `take` finds in the file beside a table, of all its columns or those named; nothing where there is none."""
-    path = measure_path(table)
-    if not path.exists():
-        return {}
-    import pandas as pd
-
-    with _ours(path):
-        return take(pd.read_parquet(path, columns=columns))
-
-
-def _measures(frame: "DataFrame") -> dict[Key, Measure]:
-    numbers = _numbers(frame)
-    return {key: Measure(*key, device_us, numbers.get(key)) for key, device_us in _times(frame).items()}
+def _numbers(path: Path) -> dict[Key, Numbers]:
+    read = columns(path, [*_TIMES, *_FIGURES])
+    found = {}
+    keys = zip(read.get("cell", ()), read.get("op", ()), strict=True)
+    for number, key in enumerate(msgspec.convert([*keys], list[Key])):
+        row = {name: value if _known(value := read[name][number]) else None for name in _FIGURES}
+        if (numbers := msgspec.convert(row, Numbers)) != Numbers():
+            found[key] = numbers
+    return found
 
 
-def _times(frame: "DataFrame") -> dict[Key, float]:
-    known = frame[_TIMES].dropna()
-    # Texts are decoded only as they are looked at.
-    return dict(zip(_keys(known), known["device_us"].astype("float64").tolist(), strict=True))
-
-
-def _numbers(frame: "DataFrame") -> dict[Key, Numbers]:
-    if not {*_TIMES, *_FIGURES} <= set(frame.columns):
-        return {}
-    rows = (frame[_FIGURES].astype(object).where(frame[_FIGURES].notna(), None)).itertuples(index=False, name=None)
-    each = (msgspec.convert(dict(zip(_FIGURES, row, strict=True)), Numbers) for row in rows)
-    return {key: numbers for key, numbers in zip(_keys(frame), each, strict=True) if numbers != Numbers()}
-
-
-def _keys(frame: "DataFrame") -> Iterator[Key]:
-    return zip(frame["cell"].tolist(), frame["op"].tolist(), strict=True)
+def _known(value: Any) -> bool:
+    """Whether it is a value: not none, and no NaN, which pandas writes in place of it."""
+    return value is not None and value == value
 
 
 @contextmanager
 def _ours(path: Path) -> Iterator[None]:
-    """Raises UserError for what pandas and pyarrow raise over a file that is damaged, has other types, or claims to be
-    huge."""
+    """Raises UserError for what pyarrow raises over a file that is damaged, has other types, or claims to be huge."""
     from pyarrow import ArrowException
 
     theirs = ArrowException, msgspec.MsgspecError
     try:
         check_regular(path)
-        _check_size(path)
         yield
     except (*theirs, OSError, ValueError, TypeError, LookupError, NotImplementedError, MemoryError) as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         what = next(iter(told.splitlines()), type(error).__name__)
         raise UserError(f"{path}: not a measure file: {what}; sweep again, or move it away") from None
-
-
-def _check_size(path: Path) -> None:
-    """Raises ValueError for a file that unpacks to more than any sweep's."""
-    import pyarrow.parquet as pq
-
-    found = pq.read_metadata(path)
-    groups = [found.row_group(number) for number in range(found.num_row_groups)]
-    values = [sum(group.column(number).num_values for group in groups) for number in range(found.num_columns)]
-    if found.num_rows > MOST_ROWS or max(values, default=0) > MOST_VALUES:
-        raise ValueError(f"{found.num_rows} rows, {max(values, default=0)} values in a column")

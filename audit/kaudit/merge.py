@@ -1,6 +1,6 @@
 """The tables of shards to the table of the whole: pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from kaudit.headers import difference
 from kaudit.ids import digest
 from kaudit.observation import Row
 from kaudit.shard import Shard
-from kaudit.table import Table
+from kaudit.table import Table, cells_of
 
 
 @told_in("docs/capture.md")
@@ -33,7 +33,7 @@ def merged(tables: Mapping[Path, Table]) -> Table:
     given = {*shards.values()}
     if missing := [str(shard) for number in range(1, of + 1) if (shard := Shard(number, of)) not in given]:
         raise UserError(f"shard {', '.join(missing)} is missing; sweep it, or name its table")
-    found = Table.of(whole, _rows(tables).values())
+    found = Table.of(whole, _rows(tables))
     if digest({row.cell for row in found.rows.values()}) != whole.stamp.matrix_digest:
         raise UserError("the shards are not all of the matrix: cells were lost or added since; restore or sweep them")
     return found
@@ -45,12 +45,13 @@ def _shard(path: Path, table: Table) -> Shard:
     return Shard.parse(table.header.shard, f"{path}:1: shard")
 
 
-def _rows(tables: Mapping[Path, Table]) -> dict[tuple[str, str], Row]:
-    rows: dict[tuple[str, str], Row] = {}
-    of: dict[str, Path] = {}
+def _rows(tables: Mapping[Path, Table]) -> Iterator[Row]:
+    """Of each cell once. Two tables that have the same cell have to agree on all of its ops."""
+    found: dict[str, tuple[Path, dict[str, Row]]] = {}
     for path, table in tables.items():
-        for key, row in table.rows.items():
-            if of.setdefault(row.cell, path) != path and rows.get(key) != row:
-                raise UserError(f"{of[row.cell]} and {path} differ in {' '.join(key)}; name one of them")
-            rows[key] = row
-    return rows
+        for cell, rows in cells_of(table).items():
+            own = {row.op: row for row in rows}
+            before, known = found.setdefault(cell, (path, own))
+            if differing := sorted(op for op in own | known if own.get(op) != known.get(op)):
+                raise UserError(f"{before} and {path} differ in {cell} {differing[0]}; name one of them")
+    return (row for _, rows in found.values() for row in rows.values())

@@ -12,6 +12,8 @@ def check_table(out: Path, *read: Path) -> None:
     """A table and its measures can be written there, over nothing that is `read`. Raises UserError."""
     _check(out, *read)
     _check(measure_path(out), *read)
+    if not out.name.endswith(".jsonl"):  # measures are named after it: those of `t` and of `t.jsonl` would be one file
+        raise UserError(f"{out}: is no table's name; choose an --out that ends in .jsonl")
 
 
 def _check(path: Path, *read: Path) -> None:

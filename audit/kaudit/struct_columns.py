@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from kaudit.parquet_columns import columns
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -30,14 +32,13 @@ def add(
 def read(path: Path, prefix: str, kind: type[S], never_none: str) -> dict[tuple[str, str], S]:
     """By cell and op, of the rows that have one, told by a field that it always has; nothing where the file has no such
     columns. Raises what pyarrow and msgspec raise over another file."""
-    import pyarrow.parquet as pq
-
-    columns = [prefix + name for name in kind.__struct_fields__]
-    if not {*columns} <= {*pq.read_schema(path).names}:
-        return {}
-    rows = pq.read_table(path, columns=["cell", "op", *columns]).to_pylist()
+    names = {prefix + name: name for name in kind.__struct_fields__}
+    known = columns(path, ["cell", "op", *names])
+    rows = (dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True))
     return {
-        (row["cell"], row["op"]): msgspec.convert({name.removeprefix(prefix): row[name] for name in columns}, kind)
+        msgspec.convert((row["cell"], row["op"]), tuple[str, str]): msgspec.convert(
+            {short: row[name] for name, short in names.items()}, kind
+        )
         for row in rows
         if row[prefix + never_none] is not None
     }

@@ -89,6 +89,12 @@ class _AnySchema(Struct):
     schema: int
 
 
+class _OfCell(Struct, gc=False):
+    """What of a row says whose it is."""
+
+    cell: str
+
+
 class _Line(Struct, gc=False):
     """A row whose outcome is still text."""
 
@@ -98,6 +104,7 @@ class _Line(Struct, gc=False):
     others: tuple[Other, ...] = ()
 
 
+_cell_decoder = msgspec.json.Decoder(_OfCell)
 _line_decoder = msgspec.json.Decoder(_Line)
 _outcome_decoder: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -145,6 +152,16 @@ def read_stamp(path: Path) -> Stamp:
     """Of a table, of which no more than the first line is read. Raises UserError where that is no header."""
     with _lines(path) as lines:
         return _first(path, lines).stamp
+
+
+def read_cells(path: Path) -> set[str]:
+    """The ids in a table, of whose rows no more is looked at. Raises UserError where a line is no row."""
+    with _lines(path) as lines:
+        _first(path, lines)
+        try:
+            return {_cell_decoder.decode(line).cell for line in lines}
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise UserError(f"{path}: not a row of a table: {error}; restore it or sweep again") from None
 
 
 @contextmanager

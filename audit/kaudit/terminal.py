@@ -14,8 +14,9 @@ from typing import Any
 
 import typer
 
-from kaudit.atomic import replacing
+from kaudit.atomic import beside, replacing
 from kaudit.errors import ProbeError, UserError
+from kaudit.shortage import mend
 
 
 def data(lines: Iterable[str]) -> None:
@@ -71,8 +72,16 @@ def check_output(path: Path | None, *read: Path) -> None:
         folder, special = path.is_dir(), path.exists() and not path.is_file()
     if folder:
         raise UserError(f"{path}: Is a directory; name a file that can be written")
-    if not special and not os.access(path.parent, os.W_OK | os.X_OK):
+    if special:
+        return
+    if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UserError(f"{path}: {path.parent} is not a folder that can be written; name a file that can be written")
+    longest = beside(path)
+    try:
+        longest.lstat()
+    except OSError as error:  # most file systems take names of 255 bytes, some of 143
+        if error.errno == errno.ENAMETOOLONG:
+            raise UserError(f"{longest}: {error.strerror}; choose a shorter name") from None
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
@@ -92,7 +101,7 @@ def _writable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name a file that can be written") from None
+        raise UserError(f"{path}: {error.strerror}; {mend(error) or 'name a file that can be written'}") from None
 
 
 def words(lines: Iterable[str]) -> None:
@@ -188,7 +197,28 @@ def guarded(command: Callable[[], object]) -> int:
             _forget_stdout()  # typer prints its help itself
             words([f"error: {error.filename or 'stdout'}: {error.strerror}; make room ({COMMANDS})"])
             return 2
-        with tempfile.NamedTemporaryFile("w", prefix="kaudit-", suffix=".txt", delete=False) as report:
-            traceback.print_exc(file=report)
-        words([f"bug: {type(error).__name__}: {error}; please report it with {report.name}"])
+        if isinstance(error, OSError) and (more := mend(error)):
+            words([f"error: {error.strerror}; {more} ({COMMANDS})"])
+            return 2
+        words([f"bug: {_named(error)}; please report it with {_reported(error)}"])
         return 3
+
+
+def _named(error: Exception) -> str:
+    """`KeyError: 'q'`; its type alone where it cannot say more."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def _reported(error: Exception) -> str:
+    """Where its traceback is: in a file, or, where none can be written, in the lines above."""
+    lines = traceback.format_exception(error)
+    try:
+        with tempfile.NamedTemporaryFile("wb", prefix="kaudit-", suffix=".txt", delete=False) as report:
+            report.write("".join(lines).encode(errors="replace"))
+        return report.name
+    except Exception:
+        words(line for entry in lines for line in entry.splitlines())
+        return "the lines above"

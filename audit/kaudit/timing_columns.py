@@ -13,6 +13,9 @@ from kaudit.timing import Timing, Timings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_HELD_BACK = 1 << 12
+"""Characters: the five that there are have 86. A long text that a list repeats is there once until they are joined."""
+
 _PREFIX = "timing."
 _SHAPE = "shape."
 
@@ -34,6 +37,8 @@ def read(path: Path) -> Timings:
     for (cell, op), timing in found.items():
         if not all(0 <= sample < inf for sample in timing.samples_us):
             raise ValueError(f"a time of {op} in {cell} is negative or no number")
+        if sum(map(len, timing.held_back)) > MOST_HELD_BACK:
+            raise ValueError(f"more than {MOST_HELD_BACK} characters of what held a GPU back")
     return found
 
 

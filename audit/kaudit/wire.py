@@ -8,7 +8,7 @@ from kaudit.timing import Timing
 
 
 class Batch(Struct, frozen=True, tag="batch"):
-    """To the probe: the cells to observe, by id, in one profiler session.
+    """To the probe: the cells to observe, by id, in one profiler session. Without any it shows that the profiler works.
 
     `blocking`: it waits for the GPU after each cell. Without, it waits after all of them: what goes wrong on the GPU
     may then come out with another cell open, or none.
@@ -30,7 +30,8 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    """From the probe instead of Hello: the engine cannot be used here; instead of Observed: its adapter is at fault.
+    """From the probe instead of Hello: the engine cannot be used here; instead of Observed: its adapter is at fault, or
+    the profiler shows nothing.
 
     One line that the user can act on.
     """

@@ -5,6 +5,7 @@ The first session of a process may come back empty or short, so one is run and t
 carries a sentinel kernel at both ends.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,10 @@ from kaudit.errors import UserError
 from kaudit_probes.attribute import Unhealthy, Verdict, attribute
 from kaudit_probes.engines import Span
 from kaudit_probes.recording import Recording
-from kaudit_probes.trace import TraceError, read
+from kaudit_probes.trace import Trace, TraceError, read
+
+_MORE = 1 << 16
+"""Bytes. Of a disk that was full a moment ago they are more than what may have become free since."""
 
 _FIRST, _LAST = "kaudit/first", "kaudit/last"
 
@@ -83,19 +87,21 @@ class Capture:
             self._show(_LAST)
         session.end(self._verdicts(recording, session.ranges()))
 
+    def sentinel(self) -> Verdict:
+        """What a session shows in which nothing but a sentinel runs."""
+        with self.session() as session, session.span("kaudit")("sentinel"):
+            self._sentinel.fill_(1.0)
+        (verdict,) = session.verdicts["kaudit"]["sentinel"]
+        return verdict
+
     def synchronize(self) -> None:
         if self.on_gpu:
             torch.cuda.synchronize()
 
     def _verdicts(self, recording: Recording, ranges: Sequence[str]) -> Sequence[Verdict]:
-        with tempfile.TemporaryDirectory(prefix="kaudit-") as folder:
-            path = Path(folder, "trace.json")
-            if not recording.save(path):
-                return [Unhealthy("another profiler ran in the session and ended it")] * len(ranges)
-            try:
-                trace = read(path)
-            except TraceError:
-                return [Unhealthy("the profiler's trace is not whole")] * len(ranges)
+        trace = _trace(recording)
+        if isinstance(trace, Unhealthy):
+            return [trace] * len(ranges)
         found = attribute(trace, ranges, (_FIRST, _LAST), self.on_gpu)
         return [found[name] for name in ranges]
 
@@ -104,6 +110,25 @@ class Capture:
         with record_function(name):
             self._sentinel.fill_(1.0)
         self.synchronize()
+
+
+def _trace(recording: Recording) -> Trace | Unhealthy:
+    """What was recorded, or why that cannot be had."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="kaudit-", ignore_cleanup_errors=True) as folder:
+            path = Path(folder, "trace.json")
+            if not recording.save(path):
+                return Unhealthy("another profiler ran in the session and ended it")
+            try:
+                return read(path)
+            except TraceError:
+                with path.open("ab") as file:  # what its writer met without a word is met here, too
+                    file.write(bytes(_MORE))
+                return Unhealthy("the profiler's trace is not whole")
+    except OSError as error:
+        # Not in its own words: they name this machine's folders, and a table is to be the same on others.
+        why = "no usable temporary folder" if isinstance(error, FileNotFoundError) else os.strerror(error.errno or 0)
+        return Unhealthy(f"the profiler's trace cannot be written: {why}")
 
 
 def _range(number: int) -> str:

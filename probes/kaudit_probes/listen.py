@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from kaudit_probes.engines import Heard
 
@@ -35,18 +36,53 @@ class Listener:
         root = logging.getLogger()
         _flush()
         start = _size()
-        with warnings.catch_warnings(record=True) as caught, at_info():
-            warnings.simplefilter("always")
-            root.addHandler(handler)
-            try:
-                yield
-            finally:
-                root.removeHandler(handler)
-                self._warnings.extend(str(warning.message) for warning in caught)
-                self._output.append(_output_since(start))
+        try:
+            with _restoring(), warnings.catch_warnings(record=True) as caught, at_info():
+                warnings.simplefilter("always")
+                root.addHandler(handler)
+                try:
+                    yield
+                finally:
+                    root.removeHandler(handler)
+                    self._warnings.extend(str(warning.message) for warning in caught)
+        finally:
+            self._output.append(_output_since(start))
 
     def heard(self) -> Heard:
         return Heard(tuple(self._records), tuple(self._warnings), "".join(self._output)[-_MOST_OUTPUT:])
+
+
+@contextmanager
+def _restoring() -> Iterator[None]:
+    """Leaves stdout and stderr as they were, descriptors and Python's streams: what a cell closes, or puts in their
+    place, must not swallow the next one's words, nor be raised at it."""
+    streams, copies = (sys.stdout, sys.stderr), (_copy_of(1), _copy_of(2))
+    try:
+        yield
+    finally:
+        for descriptor, copy in enumerate(copies, start=1):
+            if copy is not None:
+                os.dup2(copy, descriptor)
+                os.close(copy)
+        _flush()  # what stands in their place may hold words still
+        sys.stdout, sys.stderr = (_writable(stream, number) for number, stream in enumerate(streams, start=1))
+
+
+def _copy_of(descriptor: int) -> int | None:
+    try:
+        return os.dup(descriptor)
+    except OSError:  # run by hand, with it closed
+        return None
+
+
+def _writable(stream: TextIO, descriptor: int) -> TextIO:
+    """The stream; where it was closed or its buffer detached, another to the same place, if there is one."""
+    with suppress(ValueError):  # so a detached one answers
+        if not getattr(stream, "closed", False):
+            return stream
+    with suppress(OSError):
+        return open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)
+    return stream
 
 
 @contextmanager
@@ -71,7 +107,12 @@ class _Keep(logging.Handler):
         self._records = records
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._records.append(record)
+        try:
+            record.getMessage()
+        except Exception:
+            self.handleError(record)  # as every handler does where the arguments do not fit the text
+        else:
+            self._records.append(record)
 
 
 def forget_output() -> None:
@@ -95,12 +136,12 @@ def _is_own_file() -> bool:
     try:
         readable = fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
         return readable and os.path.sameopenfile(1, 2) and stat.S_ISREG(os.fstat(1).st_mode)
-    except OSError:  # a cell closed one of them: that is its own affair, and silences no other outcome
+    except OSError:  # run by hand, with one of them closed
         return False
 
 
 def _size() -> int:
-    """Bytes in the file that stdout goes to; 0 where a cell closed it."""
+    """Bytes in the file that stdout goes to; 0 where it is closed."""
     try:
         return os.fstat(1).st_size
     except OSError:
@@ -108,7 +149,7 @@ def _size() -> int:
 
 
 def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
+    for name in ("stdout", "stderr"):
+        with suppress(Exception):  # a cell may have closed it, or put anything in its place
+            getattr(sys, name).flush()
     _libc.fflush(None)

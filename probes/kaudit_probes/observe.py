@@ -83,11 +83,20 @@ class Observer:
     def observe(self, cells: Sequence[Cell], blocking: bool = True) -> Observed:
         """`blocking`: wait for the GPU after each cell, so that a fault is found with the cell that made it; see Batch.
 
-        Raises UserError where the adapter is at fault. A cell that breaks the CUDA context ends the process.
+        Raises UserError where the adapter is at fault and, without any cell, where the profiler shows nothing. A cell
+        that breaks the CUDA context ends the process.
         """
+        if not cells:
+            self._check_profiler()
+            return Observed((), (), {})
         self._blocking = blocking
         with at_info():
             return self._observe(cells)
+
+    def _check_profiler(self) -> None:
+        match agreed([self._capture.sentinel()], 1):
+            case Unhealthy(why):
+                raise UserError(f"the profiler shows nothing here: {why}; run kaudit doctor")
 
     def _observe(self, cells: Sequence[Cell]) -> Observed:
         outcomes: dict[str, Outcome] = {}

@@ -15,11 +15,14 @@ from test_sweep import Silent
 
 from fakes import fake_probe as fake
 from fakes.drive_sweep import FAKE_PROBE, cell
+from kaudit.beliefs import Beliefs
 from kaudit.conduct import Again
-from kaudit.crew import Beliefs, Job, Work
+from kaudit.crew import Job, Work
 from kaudit.errors import UserError
+from kaudit.host import MOST_UNSEEN
 from kaudit.journal import Entry
 from kaudit.observation import WHOLE_CELL, Crashed, Ran, Refused, Row, Unseen
+from kaudit.plan import FIRST_CELLS
 from kaudit.runs import Run
 from kaudit.sweep import SweepRequest, sweep
 
@@ -126,6 +129,72 @@ def test_words_that_did_not_come_alone_are_believed_of_no_cell_any_more() -> Non
     assert not beliefs.believes(crashed)
 
 
+@pytest.mark.parametrize("gpus", [GPUS[:1], GPUS[:2]], ids=len)
+def test_a_profiler_that_shows_nothing_ends_the_sweep_soon_and_resume_goes_on(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, gpus: tuple[str, ...]
+) -> None:
+    *_, blind = gpus
+    monkeypatch.setenv("FAKE_BLIND", blind)
+    monkeypatch.setenv("FAKE_DELAY", "0.01")
+    out, whole, told, threads = tmp_path / "t.jsonl", tmp_path / "whole.jsonl", Silent(), threading.active_count()
+    nothing = r"^the profiler shows nothing here: no kernels; run kaudit doctor, then go on with --resume$"
+    with pytest.raises(UserError, match=nothing) as caught:
+        sweep(CELLS, [], request(out, gpus), told)
+    assert caught.value.page == "docs/capture.md"
+    assert threading.active_count() == threads
+    asked = "3 cells in a row were not seen alone; asking a fresh probe without any cell"
+    assert [note for note in told.notes if "in a row" in note] == [f"GPU {blind}: {asked}" if gpus[1:] else asked]
+    assert log.read_text().split().count(blind) == 1 + MOST_UNSEEN + 1
+    assert not any("unseen" in kept.read_text() for kept in tmp_path.glob("*.partial"))
+    monkeypatch.delenv("FAKE_BLIND")
+    monkeypatch.delenv("FAKE_DELAY")
+    sweep(CELLS, [], request(out, gpus, resume=True), Silent())
+    sweep(CELLS, [], request(whole, ()), Silent())
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_cells_that_are_unseen_alone_too_say_nothing_of_others(tmp_path: Path, log: Path) -> None:
+    unseen = [cell(fake.UNSEEN, kv_len) for kv_len in range(1, 8)]
+    seen_alone = [cell(fake.UNSEEN_IN_COMPANY, kv_len) for kv_len in range(1, 9)]
+    tables = []
+    for gpus in (GPUS[:1], GPUS[:2]):
+        told = Silent()
+        path, table = sweep([*unseen, *seen_alone], [], request(tmp_path / f"{len(gpus)}.jsonl", gpus), told)
+        outcomes = {row.cell: type(row.outcome) for row in table.rows.values()}
+        assert outcomes == {one.id: Unseen for one in unseen} | {one.id: Ran for one in seen_alone}
+        asked = sum("in a row" in note for note in told.notes)
+        assert gpus[1:] or asked == len(unseen) // MOST_UNSEEN
+        assert len(log.read_text().split()) == len(gpus) + len(unseen) + len(seen_alone) + asked
+        log.unlink()
+        tables.append(path.read_bytes())
+    assert tables[0] == tables[1]
+
+
+def test_a_cell_that_is_seen_alone_ends_the_row_of_those_that_are_not(tmp_path: Path) -> None:
+    bad = [cell(fake.UNSEEN, kv_len) for kv_len in range(1, 5)]
+    told = Silent()
+    cells = [*CELLS[:FIRST_CELLS], *bad[:2], cell(fake.UNSEEN_IN_COMPANY), *bad[2:]]
+    _, table = sweep(cells, [], request(tmp_path / "t.jsonl", ()), told)
+    assert {row.cell for row in table.rows.values() if isinstance(row.outcome, Unseen)} == {one.id for one in bad}
+    assert not any("in a row" in note for note in told.notes)
+
+
+def test_a_thread_that_cannot_start_ends_the_sweep_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, start, threads = iter((True, False)), threading.Thread.start, threading.active_count()
+
+    def limited(thread: threading.Thread) -> None:
+        if not next(starts):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(UserError, match=r"^no thread can be started: Resource temporarily unavailable; .*ulimit -u"):
+        sweep(CELLS, [], request(tmp_path / "t.jsonl"), Silent())
+    assert threading.active_count() == threads
+
+
 def test_one_cell_that_kills_its_probe_is_one_row_whatever_it_shares_the_gpu_with(tmp_path: Path) -> None:
     _, table = sweep([cell(fake.KILLS_CAPTURE)], [], request(tmp_path / "t.jsonl", (), jobs=2), Silent())
     (row,) = table.rows.values()
@@ -199,10 +268,11 @@ def test_an_interrupt_in_the_main_thread_ends_all(tmp_path: Path, monkeypatch: p
     assert threading.active_count() == threads
 
 
-def test_what_ends_one_gpus_probe_ends_the_sweep_with_one_line(tmp_path: Path) -> None:
-    cells = [*CELLS[:8], *(cell(fake.KILLS_ALL, kv_len) for kv_len in range(1, 40))]
+def test_what_ends_one_gpus_probe_ends_the_sweep_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_EMPTY", "dies")
+    cells = [*CELLS[:8], *(cell(fake.KILLS_CAPTURE, kv_len) for kv_len in range(1, 40))]
     threads = threading.active_count()
-    with pytest.raises(UserError, match=r"GPU GPU-.: the probe died 5 times in a row .*--resume"):
+    with pytest.raises(UserError, match=r"GPU GPU-.: the probe died 7 times in a row .*--resume"):
         sweep(cells, [], request(tmp_path / "t.jsonl"), Silent())
     assert threading.active_count() == threads
 

@@ -1,10 +1,16 @@
+import json
+import re
+import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from kaudit import asking
+from kaudit import asking, engines
 from kaudit.asking import ask
 from kaudit.catalogue import catalogue
 from kaudit.doctor import examine
@@ -23,8 +29,81 @@ ASKED: dict[str, Callable[[str], object]] = {
 
 def test_each_listed_engine_says_what_is_installed_or_how_to_get_it() -> None:
     lines = list(installed(sys.executable))
-    assert any(line.startswith("reference ") and " torch 2." in line for line in lines)
-    assert all("not installed: pip install " in line for line in lines if "not installed" in line)
+    assert any(re.fullmatch(r"reference +torch 2\.\S+: importable", line) for line in lines)
+    assert all(re.search(r"pip install \S", line) for line in lines if not line.endswith(": importable"))
+
+
+def listing(*names: str) -> str:
+    """A script that lists engines, of packages by their first letters, and goes on where it is to try some."""
+    rows = [{"name": name, "package": f"p{name[0]}", "version": "1", "get": f"get {name}"} for name in names]
+    rows.append({"name": "absent", "package": "absent", "version": "", "get": "get absent"})
+    echoes = "\n".join(f"  echo '{json.dumps(row)}'" for row in rows)
+    told = 'told() { echo "{\\"name\\":\\"$1\\",\\"trouble\\":\\"$2\\"}"; }'
+    return f"shift 3\nif [ $# = 0 ]; then\n{echoes}\n  exit\nfi\n{told}\n"
+
+
+def died(how: str) -> str:
+    return f"does not import ({how}); get b1, where --python points"
+
+
+@pytest.mark.parametrize(
+    ("b1", "state"),
+    [
+        ("told b1; told b2", "importable"),
+        ("told b1 'lacks libc'", "lacks libc"),
+        ("echo sad >&2; exit 3", died("exit 3: sad")),
+        ("exit 0", died("exit 0: it printed nothing")),
+        ("kill -SEGV $$", died("SIGSEGV: it printed nothing")),
+        ("echo hello", died("it printed something else")),
+        ("told another; told a1 'lies'", died("it printed something else")),
+        ("exec sleep 60", died("no end after 1 s: it printed nothing")),
+    ],
+)
+def test_each_installed_engine_is_tried_whatever_the_import_of_another_does(
+    b1: str, state: str, python: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b1 and b2 are of one package: where b1 fails, b2 is tried alone."""
+    if "sleep" in b1:
+        monkeypatch.setattr(engines, "LIMIT", 1.0)
+    script = listing("a1", "b1", "b2") + f"case $1 in b1) {b1};; *) told $1;; esac"
+    states = dict(line.split(maxsplit=1) for line in installed(python(script)))
+    assert states == {
+        "a1": "pa 1: importable",
+        "b1": f"pb 1: {state}",
+        "b2": "pb 1: importable",
+        "absent": "not installed: get absent",
+    }
+
+
+def test_whoever_interrupts_the_listing_waits_for_no_import(python: Callable[[str], str], tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = listing("a1", "b1") + f"echo $$ >> {pids}\nexec sleep 60"
+    command = [sys.executable, "-m", "kaudit", "engines", "--python", python(script)]
+    began = time.monotonic()
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as listed:
+        while not pids.exists() or len(pids.read_text().splitlines()) < 2:
+            assert time.monotonic() - began < 20
+            time.sleep(0.02)
+        listed.send_signal(signal.SIGINT)
+        assert listed.wait(20) == 130
+    assert not any(alive(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_thread_that_cannot_start_ends_the_listing_with_one_line(
+    python: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, start = iter((True, False)), threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if not next(starts):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    began = time.monotonic()
+    with pytest.raises(UserError, match=r"^no thread can be started: Resource temporarily unavailable; .*ulimit -u"):
+        installed(python(listing("a1", "b1") + "exec sleep 60"))
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(
@@ -77,7 +156,7 @@ def test_whoever_asks_a_python_it_is_told_in_one_line(
         ("echo first; exec sleep 60", b"first\n", "no end after 0.4 s"),
         ("exec sleep 60 >&-", b"", "no end after 0.4 s"),
         ("sleep 60 & echo $!", None, ""),  # what it leaves behind holds its pipe
-        ("sleep 60 & echo $!; exec yes >&2", None, "no end after 0.4 s"),
+        ("sleep 60 & echo $!; while echo on; do :; done >&2", None, "no end after 0.4 s"),
         ("echo first; exit 3", b"first\n", "exit 3"),
     ],
 )

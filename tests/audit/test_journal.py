@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kaudit import files
 from kaudit.errors import UserError
 from kaudit.journal import Entry, journal
 from kaudit.observation import WHOLE_CELL, Crashed, Row
@@ -80,6 +81,22 @@ def test_finished_cells_are_not_overwritten_unasked(path: Path) -> None:
     ):
         pass
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("content", [b"my only copy", b"my only copy\n", b"{}", b'{"schem": 1}\n', b"\n", b"a\nb\nc\n"])
+def test_a_file_that_is_no_journal_is_left_alone(
+    tmp_path: Path, content: bytes, resume: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_LINE", 11)  # bytes: less than some of these lines have
+    path = tmp_path / "t.jsonl.partial"
+    path.write_bytes(content)
+    with (
+        pytest.raises(UserError, match=r"partial: is no unfinished sweep, and would become one; move it, or choose"),
+        journal(path, HEADER, resume=resume),
+    ):
+        pass
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """What the measure file keeps of times and of results, and what older ones have."""
 
 import math
+from datetime import date
 from pathlib import Path
 
 import pytest
-from tables_for_tests import CELL, header
+from msgspec.structs import replace
+from tables_for_tests import CELL, header, ran
 
-from kaudit import measure
+from kaudit import parquet_columns
+from kaudit import table as table_file
 from kaudit.errors import UserError
 from kaudit.measure import (
     MANIFEST,
@@ -18,8 +21,8 @@ from kaudit.measure import (
     read_timings,
     write,
 )
-from kaudit.observation import WHOLE_CELL
-from kaudit.table import Stamp
+from kaudit.observation import WHOLE_CELL, Row
+from kaudit.table import Stamp, Table
 from kaudit.timing import Timing
 from kaudit.timing_columns import shape
 from kaudit.wire import GraphUse, Measure, Numbers
@@ -160,6 +163,7 @@ def test_the_tokens_of_a_batch_are_those_of_all_its_requests() -> None:
     [
         ("timing.clock", "sundial"),
         ("timing.launches", "many"),
+        ("timing.held_back", ["x" * 99] * 99),
         *(("timing.samples_us", [1.0, sample]) for sample in (-1.0, math.nan, math.inf)),
     ],
 )
@@ -175,14 +179,104 @@ def test_a_time_of_another_kind_is_one_line(tmp_path: Path, column: str, value: 
         read_timings(table)
 
 
-@pytest.mark.parametrize(("most", "number"), [("MOST_ROWS", 2), ("MOST_VALUES", 4)])
+ALL = [replace(one, graph=GraphUse(4, 11, 8, 3, None)) for one in TIMED]
+READERS = (read_times, read_numbers, read_timings, read_graphs)
+
+
+def test_columns_that_are_not_read_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "t.jsonl"
+    write(measure_path(table), ALL, header().stamp)
+    monkeypatch.setattr(parquet_columns, "MOST_RATIO", 0)
+    monkeypatch.setattr(parquet_columns, "FREE_BYTES", 700)
+    assert len(read_times(table)) == 3
+    with pytest.raises(UserError, match=r"not a measure file: .* that unpack to"):
+        read_timings(table)
+
+
+@pytest.mark.parametrize("most", ["MOST_ROWS", "FREE_BYTES"])
 def test_a_file_that_unpacks_to_more_than_any_sweep_s_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str
 ) -> None:
     table = tmp_path / "t.jsonl"
-    write(measure_path(table), TIMED, header().stamp)
+    write(measure_path(table), ALL, header().stamp)
     assert read_timings(table)
-    monkeypatch.setattr(measure, most, number)
-    for reader in (read_times, read_numbers, read_timings, read_graphs):
-        with pytest.raises(UserError, match="not a measure file: 3 rows, 5 values in a column"):
+    monkeypatch.setattr(parquet_columns, "MOST_RATIO", 0)
+    assert read_timings(table)
+    monkeypatch.setattr(parquet_columns, most, 2)
+    for reader in READERS:
+        with pytest.raises(UserError, match=r"not a measure file: \d+ bytes of 3 rows that unpack to \d+ bytes"):
             reader(table)
+
+
+def test_a_text_that_many_rows_have_is_there_once(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, long = tmp_path / "t.parquet", "x" * (1 << 20)
+    table = pa.table({"cell": [long] * 50 + [None], "reasons": [[long, None, "y"]] * 49 + [[], None]})
+    pq.write_table(table, path, compression="zstd", row_group_size=51)
+    del table
+    before = pa.default_memory_pool().max_memory()
+    found = parquet_columns.columns(path, ["cell", "reasons"])
+    assert pa.default_memory_pool().max_memory() - before < 50 * len(long)
+    assert {id(cell) for cell in found["cell"][:50]} == {id(found["cell"][0])}
+    assert found["cell"][0] == long
+    assert found["cell"][50] is None
+    assert {id(texts[0]) for texts in found["reasons"][:49]} == {id(found["reasons"][0][0])}
+    assert found["reasons"][48] == [long, None, "y"]
+    assert found["reasons"][49:] == [[], None]
+
+
+KINDS = [{"a": 1}, b"\xff", b"x" * 9, [[1]], 5, 1.5, True, date(2026, 1, 2), None]
+
+
+@pytest.mark.parametrize("column", ["cell", "op"])
+@pytest.mark.parametrize("key", KINDS, ids=str)
+def test_keys_of_another_kind_are_one_line(tmp_path: Path, key: object, column: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = tmp_path / "t.jsonl"
+    write(measure_path(table), ALL, header().stamp)
+    read = pq.read_table(measure_path(table))
+    array = pa.array([key] * len(read), pa.binary(9) if key == b"x" * 9 else None)
+    pq.write_table(read.set_column(read.column_names.index(column), column, array), measure_path(table))
+    for reader in READERS:
+        with pytest.raises(UserError, match=r"not a measure file: [^\n]+; sweep again, or move it away$"):
+            reader(table)
+
+
+@pytest.mark.parametrize("us", ["inf", "1.5", True, date(2026, 1, 2), None, math.nan, math.inf, -1.0], ids=str)
+def test_a_device_time_of_another_kind_is_one_line(tmp_path: Path, us: object) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = tmp_path / "t.jsonl"
+    columns = {"cell": ["a"], "op": ["attention"], "device_us": pa.array([us])}
+    pq.write_table(pa.table(columns), measure_path(table))
+    with pytest.raises(UserError, match="not a measure file"):
+        read_times(table)
+
+
+@pytest.mark.parametrize("kept", [MEASURES, GRAPHS, TIMED], ids=["checked", "graphs", "timed"])
+def test_measures_of_another_table_are_noticed_timed_or_not(tmp_path: Path, kept: list[Measure]) -> None:
+    table = tmp_path / "t.jsonl"
+    table_file.write(table, Table.of(header(), [Row(cell, "attention", ran()) for cell in ("a", "b", CELL)]))
+    write(measure_path(table), kept, header().stamp)
+    assert read_times(table)
+    write(measure_path(table), kept, replace(header().stamp, revision="another"))
+    for reader in READERS:
+        with pytest.raises(UserError, match="its measures are of another sweep than"):
+            reader(table)
+
+
+def test_measures_of_another_shard_are_noticed(tmp_path: Path) -> None:
+    table = tmp_path / "t.jsonl"
+    other = Row(CELL.replace("k4096", "k8192"), "attention", ran())
+    write(measure_path(table), [*ALL, Measure(*other.key, 1.0)], header().stamp)
+    table_file.write(table, Table.of(header(), [other]))
+    for reader in READERS:
+        with pytest.raises(UserError, match=r"measures of cells that .*t\.jsonl has not, 1 in number; put each beside"):
+            reader(table)
+    table_file.write(table, Table.of(header(), [other, Row(CELL, "attention", ran())]))
+    assert all(reader(table) for reader in READERS)

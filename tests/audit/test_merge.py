@@ -1,5 +1,7 @@
 """Shards swept apart and merged: the table of one sweep, to the byte, or a line that says why not."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -14,12 +16,13 @@ from kaudit.cli import app
 from kaudit.diff import changes, comparable
 from kaudit.errors import UserError
 from kaudit.ids import digest
+from kaudit.measure import measure_path
 from kaudit.merge import merged
 from kaudit.observation import Crashed, Row
 from kaudit.runs import Checks
 from kaudit.shard import Shard
 from kaudit.sweep import SweepRequest, sweep
-from kaudit.table import Table, read, write
+from kaudit.table import Table, cells_of, read, write
 
 CELLS = [cell(1, kv_len) for kv_len in range(1, 21)] + [cell(fake.SEGFAULTS), cell(fake.STICKS)]
 SKIPPED = [(cell(3, kv_len), "no such thing") for kv_len in range(1, 6)]
@@ -91,6 +94,11 @@ def test_a_shard_swept_twice_has_to_agree(shards: dict[Path, Table]) -> None:
     other = Table.of(table.header, [*table.rows.values(), Row(*key, Crashed("SIGABRT"))])
     with pytest.raises(UserError, match=r"1\.jsonl and again\.jsonl differ in "):
         merged({**shards, again: other})
+    key = next(key for key in table.rows if len(cells_of(table)[key[0]]) > 1)
+    fewer = Table.of(table.header, [row for row in table.rows.values() if row.key != key])
+    for tables in ({again: fewer, **shards}, {**shards, again: fewer}):  # whichever is named first
+        with pytest.raises(UserError, match=rf"differ in {re.escape(' '.join(key))}; name one of them"):
+            merged(tables)
 
 
 def test_a_shard_that_lost_cells_is_found(shards: dict[Path, Table]) -> None:
@@ -107,3 +115,14 @@ def test_missing_measures_are_told(shards: dict[Path, Table], tmp_path: Path) ->
         write(Path(copies[-1]), table)
     ended = CliRunner().invoke(app, ["merge", *copies, "--out", str(tmp_path / "out.jsonl")])
     assert f"no measures beside {copies[0]}" in ended.stderr
+
+
+def test_measures_of_another_shard_are_not_taken_for_a_shard_s(shards: dict[Path, Table], tmp_path: Path) -> None:
+    copies = [Path(shutil.copy(path, tmp_path)) for path in shards]
+    first, *_ = shards
+    for copy in copies[:2]:
+        shutil.copy(measure_path(first), measure_path(copy))
+    ended = CliRunner().invoke(app, ["merge", *map(str, copies), "--out", str(tmp_path / "out.jsonl")])
+    assert isinstance(ended.exception, UserError)
+    assert f"{measure_path(copies[1])}: measures of cells that {copies[1]} has not" in str(ended.exception)
+    assert not (tmp_path / "out.jsonl").exists()

@@ -135,10 +135,25 @@ def test_a_capture_that_does_not_end_costs_no_other_cell(swept: Sweep, monkeypat
     assert isinstance(outcome(table, 1), Ran)
 
 
-def test_a_probe_that_always_dies_ends_the_sweep(tmp_path: Path) -> None:
-    cells = [cell(fake.KILLS_ALL, kv_len) for kv_len in (1, 2, 3, 4)]
-    with pytest.raises(UserError, match=r"died 5 times in a row with no cell open \(SIGSEGV\)"):
+def test_neighbours_that_each_kill_the_capture_cost_no_other_cell(tmp_path: Path) -> None:
+    killers, others = [[cell(fate, kv_len) for kv_len in range(1, 6)] for fate in (fake.KILLS_CAPTURE, 1)]
+    _, table = sweep([others[0], *killers, *others[1:]], [], request(tmp_path / "t.jsonl"), Silent())
+    assert {row.cell for row in table.rows.values() if isinstance(row.outcome, Unseen)} == {one.id for one in killers}
+    assert {row.cell for row in table.rows.values() if isinstance(row.outcome, Ran)} == {one.id for one in others}
+
+
+def test_a_probe_that_dies_without_any_cell_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_EMPTY", "dies")
+    cells = [cell(fake.KILLS_CAPTURE, kv_len) for kv_len in (1, 2, 3, 4)]
+    with pytest.raises(UserError, match=r"died 7 times in a row with no cell open \(SIGSEGV\)"):
         sweep(cells, [], request(tmp_path / "t.jsonl"), Silent())
+
+
+def test_a_probe_that_hangs_without_any_cell_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_EMPTY", "hangs")
+    cells = [cell(fake.UNSEEN, kv_len) for kv_len in (1, 2, 3, 4)]
+    with pytest.raises(UserError, match=r"did not answer within 1 s without any cell; run kaudit doctor.*--resume"):
+        sweep(cells, [], request(tmp_path / "t.jsonl", cell_limit=1.0), Silent())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tables_for_tests import CELL, header, ran, table, tables
 
 from kaudit.errors import UserError
 from kaudit.observation import Row
-from kaudit.table import SCHEMA, Table, cells_of, read, write
+from kaudit.table import SCHEMA, Table, cells_of, read, read_cells, write
 
 
 @given(tables())
@@ -131,3 +131,11 @@ def test_a_missing_table_is_refused(tmp_path: Path) -> None:
 def test_the_rows_of_a_cell_stay_together() -> None:
     one = Table.of(header(), [Row(CELL, "rms_norm", ran("fused")), Row(CELL, "attention", ran())])
     assert {cell: [row.op for row in rows] for cell, rows in cells_of(one).items()} == {CELL: ["attention", "rms_norm"]}
+
+
+def test_the_cells_of_a_table_are_read_without_its_outcomes(path: Path) -> None:
+    assert read_cells(path) == {CELL}
+    first, row = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([first, row[:-9], b""]))
+    with pytest.raises(UserError, match=r"t\.jsonl: not a row of a table: .*; restore it or sweep again"):
+        read_cells(path)

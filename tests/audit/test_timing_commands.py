@@ -138,7 +138,7 @@ def test_times_of_another_sweep_are_not_those_of_a_table(sides: tuple[Path, Path
     ended = kaudit("diff", *sides, "--timing")
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert f"{measure_path(sides[1])}: its times are of another sweep than {sides[1]}" in line
+    assert f"{measure_path(sides[1])}: its measures are of another sweep than {sides[1]}" in line
 
 
 def test_a_policy_may_fail_on_slower_and_then_times_must_be_compared(sides: tuple[Path, Path], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,19 @@ def _raises(_: Scene) -> None:
 
 def _unprintable(_: Scene) -> None:
     raise ValueError("\udc80 is half a character")
+
+
+class _Wordless(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+def _wordless(_: Scene) -> None:
+    raise _Wordless
+
+
+def _takes_the_streams(_: Scene) -> None:
+    sys.stdout = sys.stderr = None  # type: ignore[assignment]
 
 
 def _closes_stdout(_: Scene) -> None:
@@ -73,6 +87,8 @@ TORCH_FAULTS = {
         CellFault("host tensor too large", _BOTH, lambda _: torch.empty(1 << 50) and None, _NO_MEMORY),
         CellFault("exception", _BOTH, _raises, r"crashed: RuntimeError: no kernel for\x1b\[2J this"),
         CellFault("unprintable exception", ("real",), _unprintable, r"crashed: ValueError: \? is half a character"),
+        CellFault("exception without words", ("real",), _wordless, "crashed: _Wordless"),
+        CellFault("streams taken away", ("real",), _takes_the_streams, None),
         CellFault("stdout closed by the cell", ("real",), _closes_stdout, "(crashed|unseen): .*", perhaps=True),
         CellFault("illegal address", ("cuda",), _wild, "crashed: .*illegal memory access.*", told=True),
         CellFault("device assert", ("cuda",), _device_assert, "crashed: .*device-side assert.*", told=True),

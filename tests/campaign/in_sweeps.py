@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from campaign.stage import Ended, Stage, Started, Wrong
+from campaign.stage import Ended, Stage, Started, Wrong, said_of
 from processes import alive
 
 _ANY = ("light", "real", "cuda")
@@ -79,11 +79,11 @@ def may_mount() -> bool:
     return unshare is not None and not subprocess.run([unshare, "-rm", "true"], capture_output=True).returncode
 
 
-def _mounted(stage: Stage, mount: str) -> Started:
+def _mounted(stage: Stage, mount: str, *flags: str) -> Started:
     """The sweep with its folder mounted so; what it leaves there is kept."""
     script = f'cd "$0" && {mount} && "$@"; code=$?; cp -a out/. kept && exit $code'
     (stage.folder / "kept").mkdir()
-    return stage.popen(["unshare", "-rm", "sh", "-c", script, str(stage.folder), *stage.command()])
+    return stage.popen(["unshare", "-rm", "sh", "-c", script, str(stage.folder), *stage.command(*flags)])
 
 
 def _disk_full(stage: Stage) -> None:
@@ -117,6 +117,28 @@ def _folder_in_its_place(stage: Stage) -> None:
     needs(stage.end(sweep, 2), str(stage.table))
     stage.table.rmdir()
     stage.sweep("--resume")
+
+
+def _no_temporary_folder(stage: Stage) -> None:
+    _import_first(stage, "sitecustomize.py", "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/nowhere']")
+    needs(stage.sweep(codes=(2,)), "no temporary file can be written", "set TMPDIR")
+    if stage.pids():
+        raise Wrong("a probe was started that could say nothing")
+    del stage.environment["PYTHONPATH"]
+    stage.sweep()
+
+
+def _temporary_folder_full(stage: Stage) -> None:
+    """It takes what the probe prints, and no trace: kaudit is blind, and says so of the cell. Of two
+    pages what is printed has one, and the least trace needs two."""
+    stage.environment["TMPDIR"] = str(stage.folder / "temporary")
+    (stage.folder / "temporary").mkdir()
+    stage.end(_mounted(stage, "mount -t tmpfs -o size=8k tmpfs temporary", "--only", "*k64"), 0)
+    said = {said_of(line) for line in stage.table.read_text("utf-8").splitlines()[1:]}
+    if said != {"unseen: attention: the profiler's trace cannot be written: No space left on device"}:
+        raise Wrong(f"without room for a trace: {said}")
+    del stage.environment["TMPDIR"]
+    stage.sweep()
 
 
 def _stdout_full(stage: Stage) -> None:
@@ -202,6 +224,8 @@ SWEEP_FAULTS = {
         SweepFault("read-only folder", ("light",), _read_only, possible=may_mount),
         SweepFault("folder removed", ("light",), _folder_goes),
         SweepFault("folder in the table's place", ("light",), _folder_in_its_place),
+        SweepFault("no temporary folder", ("light",), _no_temporary_folder),
+        SweepFault("temporary folder full", ("real",), _temporary_folder_full, mixes=False, possible=may_mount),
         SweepFault("stdout full", ("light",), _stdout_full),
         SweepFault("stderr full", ("light",), _stderr_full),
         SweepFault("stderr read no more", ("light",), _reader_goes),

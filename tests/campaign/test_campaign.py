@@ -11,10 +11,11 @@ SEED = 5
 LIGHT = {
     "segfault", "OOM killer", "killed once", "stopped", "megabytes printed", "garbage on the pipe",
     "deep JSON on the pipe", "flood on the pipe", "probe killed", "sweep killed", "file size limit", "disk full",
-    "folder removed", "stdout closed", "stderr full", "journal spoilt", "table cut", "measures spoilt", "clock jumps",
+    "folder removed", "no temporary folder", "stdout closed", "stderr full", "journal spoilt", "table cut",
+    "measures spoilt", "clock jumps",
 }
 # fmt: on
-REAL = {"host memory limit", "stdout closed by the cell", "unprintable exception"}
+REAL = {"host memory limit", "stdout closed by the cell", "streams taken away", "unprintable exception"}
 KINDS = {
     probe: [fault for fault in own if fault.name in (REAL if probe == "real" else LIGHT)]
     for probe, own in possible(("light", "real")).items()

@@ -1,3 +1,4 @@
+import resource
 import threading
 
 import pytest
@@ -43,6 +44,15 @@ def test_openings_of_one_session_are_told_apart_and_sessions_follow_one_another(
         assert kernels(session, "three", "op") == [[("aten::mm", 3)]]
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_sentinel_is_seen_by_itself(device: str) -> None:
+    match Capture(device).sentinel():
+        case Healthy((kernel,)):
+            assert (kernel.role, kernel.count) == ("fill", 1)
+        case other:
+            pytest.fail(str(other))
+
+
 def test_a_broken_trace_file_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     capture = Capture("cpu")
 
@@ -53,6 +63,31 @@ def test_a_broken_trace_file_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> N
     with capture.session() as session, session.span("cell")("op"):
         torch.ones(2)
     assert session.verdicts == {"cell": {"op": [Unhealthy("the profiler's trace is not whole")]}}
+
+
+def test_a_trace_for_which_there_is_no_room_says_so() -> None:
+    capture = Capture("cpu")
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with capture.session() as session:
+        with session.span("cell")("op"):
+            torch.ones(2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert session.verdicts == {"cell": {"op": [Unhealthy("the profiler's trace cannot be written: File too large")]}}
+
+
+@pytest.mark.parametrize(
+    ("tempdir", "why"), [(None, "no usable temporary folder"), ("/dev/null", "Not a directory")], ids=str
+)
+def test_without_a_temporary_folder_nothing_is_seen(
+    tempdir: str | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = Capture("cpu")
+    monkeypatch.setattr("tempfile.tempdir", tempdir)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/nowhere"])
+    with capture.session() as session, session.span("cell")("op"):
+        torch.ones(2)
+    assert session.verdicts == {"cell": {"op": [Unhealthy(f"the profiler's trace cannot be written: {why}")]}}
 
 
 def test_a_profiler_that_opens_inside_a_session_costs_its_verdicts_not_the_process() -> None:

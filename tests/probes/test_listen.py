@@ -81,3 +81,51 @@ json.dump(heard(listener), result)
     subprocess.run(["bash", "-c", command, "bash", PRELUDE + code], check=True, timeout=60)
     assert (tmp_path / "log").read_text() == "to the log\n"
     assert (tmp_path / "result").read_text() == '[[], [], ""]'
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        "sys.stdout = sys.stderr = None",
+        "del sys.stdout, sys.stderr",
+        "sys.stdout = sys.stderr = object()",
+        "sys.stdout = sys.stderr = Raises()",
+        "sys.stdout.close(); sys.stderr.close()",
+        "sys.stdout.detach(); sys.stderr.detach()",
+        "os.close(1); os.close(2)",
+        "os.dup2(nowhere, 1); os.dup2(nowhere, 2)",
+    ],
+)
+def test_whatever_a_cell_leaves_in_the_place_of_the_streams_the_next_one_is_heard(tmp_path: Path, leaves: str) -> None:
+    code = f"""
+class Raises:
+    def flush(self):
+        raise KeyError("no flush")
+nowhere = os.open(os.devnull, os.O_WRONLY)
+said = []
+for cell in ("one", "two"):
+    listener = Listener()
+    with listener.listening():
+        print(cell, "by python")
+        print(cell, "to stderr", file=sys.stderr)
+        os.write(1, b"by C\\n")
+        {leaves}
+    said.append(sorted(heard(listener)[2].split("\\n")))
+{leaves}
+forget_output()
+json.dump(said, result)
+result.close()
+os._exit(0)  # a process ends with the streams it has
+"""
+    assert run(tmp_path, code) == [["", "by C", f"{cell} by python", f"{cell} to stderr"] for cell in ("one", "two")]
+
+
+def test_a_log_record_that_does_not_fit_its_own_text_silences_no_others(tmp_path: Path) -> None:
+    code = """
+listener = Listener()
+with listener.listening():
+    logging.getLogger("engine").info("%d heads", "eight")
+    logging.getLogger("engine").info("%d heads", 8)
+json.dump(heard(listener)[0], result)
+"""
+    assert run(tmp_path, code) == ["8 heads"]

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Mapping
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,9 +12,11 @@ from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import OUT_OF_MEMORY, Crashed, Ran, Refused, Rejection, Said, Skipped
 from kaudit.wire import Closed, FromProbe, Observed, Opened, Poisoned
+from kaudit_probes.attribute import Healthy
 from kaudit_probes.capture import Capture
 from kaudit_probes.engines import Heard, Path, Span
 from kaudit_probes.observe import Observer
+from kaudit_probes.trace import TraceError
 
 
 class Refusal(Exception):
@@ -183,6 +186,36 @@ def test_a_batch_without_waits_shows_the_same() -> None:
     cells = [cell(1), cell(3), cell(6)]
     observer = Observer(Toy(), Capture("cpu"), lambda _: None)  # type: ignore[arg-type] # Toy takes no device
     assert observer.observe(cells, blocking=False).rows == observer.observe(cells).rows
+
+
+def test_a_batch_of_no_cells_shows_that_the_profiler_works() -> None:
+    assert observe() == (Observed((), (), {}), [])
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "why"),
+    [
+        ("kaudit_probes.capture.read", Mock(side_effect=TraceError), "the profiler's trace is not whole"),
+        (
+            "tempfile.mkdtemp",
+            Mock(side_effect=OSError(28, "")),
+            "the profiler's trace cannot be written: No space left",
+        ),
+        (
+            "kaudit_probes.capture.attribute",
+            lambda _, ranges, *__: {ranges[0]: Healthy((), 0.0)},
+            "nothing was launch",
+        ),
+    ],
+    ids=["broken", "full", "empty"],
+)
+def test_a_batch_of_no_cells_tells_that_the_profiler_does_not_work(
+    monkeypatch: pytest.MonkeyPatch, what: str, value: object, why: str
+) -> None:
+    monkeypatch.setattr(what, value)
+    with pytest.raises(UserError, match=rf"^the profiler shows nothing here: {why}.*; run kaudit doctor$"):
+        observe()
+    observe(9)  # is skipped: there is nothing to see
 
 
 class _Ended(BaseException):

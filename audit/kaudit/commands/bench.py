@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -32,6 +31,7 @@ def bench(
     from kaudit.observation import WHOLE_CELL
     from kaudit.progress import progress
     from kaudit.report.times import listing, manifest
+    from kaudit.shortage import temporary_folder
     from kaudit.sweep import TIMING_LIMIT, SweepRequest, sweep
     from kaudit.terminal import check_output, save, save_bytes
     from kaudit.timing_records import csv_lines, records
@@ -49,9 +49,9 @@ def bench(
     check_output(parquet)
     if csv is not None and parquet is not None and csv.resolve() == parquet.resolve():
         raise UserError(f"--parquet: {parquet} is that of --csv, too; name another file")
-    with TemporaryDirectory(prefix="kaudit-") as folder, progress() as told:
+    with temporary_folder() as folder, progress() as told:
         command = probe_command(python, engine, device, timing=TIMING_LIMIT)
-        request = SweepRequest(command, "bench", digest([cell]), Path(folder, "bench.jsonl"))
+        request = SweepRequest(command, "bench", digest([cell]), folder / "bench.jsonl")
         path, table = sweep([parsed], (), request, told)
         timings = read_timings(path)
         if parquet is not None:
