@@ -70,7 +70,7 @@ app.command()(bench)
 
 @app.command()
 def engines(python: Python = sys.executable) -> None:
-    """List the engines, and which of them are installed."""
+    """List the engines, which are installed, and which of those import."""
     from kaudit.engines import installed
 
     data(installed(python))

@@ -3,6 +3,7 @@
 import argparse
 import ctypes
 import faulthandler
+import json
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ def main() -> int:
     os.register_at_fork(after_in_child=partial(_fall_silent, (arguments.in_fd, arguments.out_fd)))
 
     def send(message: FromProbe) -> None:
-        replies.write(msgspec.json.encode(message) + b"\n")
+        replies.write(encoded(message) + b"\n")
         replies.flush()
 
     try:
@@ -37,8 +38,7 @@ def main() -> int:
         send(Failed(str(error)))
         return 0
     except ImportError as error:
-        mend = "install kaudit[torch] there" if error.name == "torch" else "mend its installation"
-        send(Failed(f"{sys.executable}: {error}; {mend}, or name another --python"))
+        send(Failed(f"{sys.executable}: {error}; mend its installation, or name another --python"))
         return 0
     send(hello)
     with os.fdopen(arguments.in_fd, "rb") as requests:
@@ -52,11 +52,23 @@ def main() -> int:
     return 0
 
 
+def encoded(message: FromProbe) -> bytes:
+    """As JSON, which cannot hold half of a surrogate pair. An engine's words can: a question mark stands for it."""
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(message), ensure_ascii=False).encode(errors="replace")
+        return msgspec.json.encode(json.loads(text))  # where json has written NaN, null
+
+
 def _begin(arguments: argparse.Namespace, send: Callable[[FromProbe], None]) -> tuple[Observe, Hello]:
-    """What serves the cells, and what it is. Raises UserError, and ImportError where torch is absent."""
+    """What serves the cells, and what it is. Raises UserError, and ImportError where what kaudit needs is absent."""
+    # Only here: the profiler and the stamp import torch, and it may be absent.
+    from kaudit_probes.engines import require_torch
+
+    require_torch()
     import torch
 
-    # Only here: engines, the profiler and the stamp import torch, and it may be absent.
     from kaudit_probes import devices, engines, predict, stamp
     from kaudit_probes.capture import Capture
     from kaudit_probes.engines import conform

@@ -27,6 +27,17 @@ LOST = Loss(
 JOBS = 8
 """Where a cell is seconds of compilation on a core."""
 
+FLASHINFER = {
+    "flashinfer": ("flashinfer", "*/bf16/*"),
+    "flashinfer-fp16": ("flashinfer", "*/fp16/*"),
+    "flashinfer-cuda-cores": ("flashinfer-cuda-cores", "decode/bf16/*"),
+    "flashinfer-cuda-cores-fp16": ("flashinfer-cuda-cores", "decode/fp16/*/contiguous/*"),
+    "flashinfer-fa2": ("flashinfer-fa2", "[pd]*/bf16/*/h32x8x128/*"),
+    "flashinfer-fa3": ("flashinfer-fa3", "[pd]*/bf16/*/h32x8x128/*"),
+}
+"""Per part, which is a table's name, its engine and its cells of the matrix. What is asked for by name needs no module
+that FlashInfer's own choice does not."""
+
 JIT_LIMIT = ("--cell-timeout", "600")
 """For what is compiled inside a cell all the same."""
 
@@ -67,12 +78,12 @@ def engine(name: str, out: Path, *flags: str, matrix: str = "") -> None:
     sweep(out / f"{name}-h200.jsonl", matrix or name.replace("-", "_"), "--engine", name, *flags)
 
 
-def flashinfer(name: str, only: str, out: Path) -> None:
+def flashinfer(part: str, out: Path) -> None:
     """The modules are built before, side by side, and not one after another inside the cells: about 250 s of 16 cores
-    for each dtype, hence a table for each."""
-    run("kaudit_probes.engines.flashinfer_jit", "flashinfer", "--only", only)
-    table = f"{name}-fp16" if "fp16" in only else name
-    sweep(out / f"{table}-h200.jsonl", "flashinfer", "--engine", name, "--only", only, *JIT_LIMIT)
+    for each dtype, hence a table for each. What is built is not built again for the next part."""
+    name, only = FLASHINFER[part]
+    run("kaudit_probes.engines.flashinfer_jit", "flashinfer", "--engine", name, "--only", only)
+    sweep(out / f"{part}-h200.jsonl", "flashinfer", "--engine", name, "--only", only, *JIT_LIMIT)
 
 
 def smoke(out: Path) -> None:
@@ -98,9 +109,7 @@ ON_GPU: Mapping[str, Callable[[Path], None]] = {
     "xformers": partial(engine, "xformers", matrix="torch_varlen"),
     "flash-attn-4": lambda out: engine("flash-attn-4", out, "--jobs", str(JOBS), matrix="torch_varlen"),
     "flex": lambda out: engine("flex", out, "--jobs", str(JOBS), "--cell-timeout", "100"),
-    "flashinfer": partial(flashinfer, "flashinfer", "*/bf16/*"),
-    "flashinfer-fp16": partial(flashinfer, "flashinfer", "*/fp16/*"),
-    "flashinfer-cuda-cores": partial(flashinfer, "flashinfer-cuda-cores", "decode/bf16/*"),
+    **{part: partial(flashinfer, part) for part in FLASHINFER},
 }
 
 

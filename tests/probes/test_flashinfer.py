@@ -3,7 +3,7 @@
 import logging
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from flashinfer_for_tests import CUSTOM, DECODE, FP8_KV, PREFILL, ROTATED, problem
@@ -16,11 +16,16 @@ from kaudit_probes.engines import Heard
 from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.flashinfer import FlashInfer, FlashInferCudaCores, saying_no
 from kaudit_probes.engines.flashinfer_jit import Module, modules
-from kaudit_probes.engines.flashinfer_problem import Planned, problem_of
+from kaudit_probes.engines.flashinfer_problem import Backend, Entry, Planned, Problem, problem_of
 from kaudit_probes.engines.flashinfer_reasons import turned_down, unmet
 from kaudit_probes.rows import Words, path_shown, ran
 
 SINGLE_DECODE = DECODE.replace("paged16", "contiguous").replace("b2", "b1")
+FP8_QUERY = PREFILL.replace("bf16", "fp8_e4m3")
+FP8_SINGLE = FP8_QUERY.replace("paged16", "contiguous").replace("b2", "b1")
+
+FAILED = "Check failed: (status == cudaSuccess)"
+UNSUPPORTED = "failed with error: operation not supported"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,7 @@ SINGLE_DECODE = DECODE.replace("paged16", "contiguous").replace("b2", "b1")
         (DECODE.replace("b2q1", "b2q4"), "decode"),
         (DECODE.replace("b2q1", "b2q4").replace("causal", "none"), "paged"),
         (DECODE.replace("causal", "custom"), "paged"),
+        (DECODE.replace("causal", "custom").replace("x128/", "x192x128/"), "paged"),
         (DECODE.replace("b2q1k100", "b8q8k32skew"), "paged"),
         (DECODE.replace("plain", "sinks"), "sink"),
         (PREFILL, "paged"),
@@ -59,7 +65,12 @@ def test_each_cell_has_its_entry_point(cell: str, entry: str) -> None:
         (PREFILL.replace("/none/", "/interleaved/"), "neox, unscaled"),
         (PREFILL.replace("/none/", "/neox@5/"), "neox, unscaled"),
         (PREFILL.replace("paged16", "contiguous"), "one request"),
-        (DECODE.replace("x128/", "x128x64/"), "one head_dim"),
+        (DECODE.replace("x128/", "x128x64/"), "decode has one head_dim"),
+        (SINGLE_DECODE.replace("x128/", "x192x128/"), "single_decode has one head_dim"),
+        (FP8_QUERY.replace("plain", "softcap"), "cap no logits"),
+        (FP8_SINGLE.replace("causal", "window32"), "has no window"),
+        (FP8_SINGLE.replace("kv-fp8_e4m3", "kv-fp8_e5m2"), "its own dtype, not fp8_e5m2"),
+        (FP8_SINGLE.replace("x128/", "x192x128/"), "has one head_dim"),
     ],
 )
 def test_what_cannot_be_said_to_flashinfer_is_skipped(cell: str, why: str) -> None:
@@ -68,10 +79,16 @@ def test_what_cannot_be_said_to_flashinfer_is_skipped(cell: str, why: str) -> No
     assert why in found.reason
 
 
+def test_what_single_prefill_asserts_of_an_fp8_query_is_asked_of_no_other() -> None:
+    assert problem(FP8_SINGLE).entry == "single_prefill"
+    assert problem(FP8_SINGLE.replace("fp8_e4m3", "fp16").replace("causal", "window32")).window_left == 31
+    assert problem(FP8_QUERY.replace("causal", "window32")).entry == "paged"
+
+
 @pytest.mark.parametrize("cell", [PREFILL, DECODE.replace("causal", "custom"), DECODE.replace("b2q1", "b2q4")])
 def test_cuda_cores_decode_single_tokens_only(cell: str) -> None:
-    assert isinstance(problem_of(Cell.parse(cell), cuda_cores=True), Skipped)
-    assert problem(DECODE, cuda_cores=True).entry == "decode"
+    assert isinstance(problem_of(Cell.parse(cell), "cuda_cores"), Skipped)
+    assert problem(DECODE, "cuda_cores").entry == "decode"
 
 
 def test_a_window_counts_its_own_key_and_flashinfers_does_not() -> None:
@@ -84,7 +101,7 @@ def test_a_window_counts_its_own_key_and_flashinfers_does_not() -> None:
     [
         (PREFILL, 90, []),
         (PREFILL.replace("causal", "window32"), 90, []),
-        (PREFILL, 100, ["gpu"]),
+        (PREFILL, 120, ["gpu"]),
         (CUSTOM, 90, ["mask"]),
         (ROTATED, 90, ["pos_encoding_mode"]),
         (FP8_KV, 90, ["kv_dtype"]),
@@ -102,22 +119,14 @@ def test_every_condition_that_fa3_does_not_meet_is_a_reason(cell: str, sm: int, 
     assert all(str(reason).startswith("kaudit: ") for reason in reasons)  # FlashInfer says none of it
 
 
-def call(cell: str, **said: Any) -> Planned:
-    return Planned(problem(cell), lambda: None, **said)
+def call(cell: str, backend: Backend = "auto", **said: Any) -> Planned:
+    return Planned(problem(cell, backend), lambda: None, **said)
 
 
 def test_what_the_mirrored_conditions_do_not_explain_is_not_explained_away() -> None:
     assert "none of the conditions" in str(turned_down(call(PREFILL, asked="fa2"), 90))
     assert "first plan" in str(turned_down(call(PREFILL, word="fa2", reused=True), 90))
     assert turned_down(call(PREFILL, word="fa3"), 90) == ()
-
-
-@pytest.mark.parametrize("sm", [100, 103])
-def test_where_cudnn_stands_before_fa2_no_reason_of_fa3_is_given(sm: int) -> None:
-    (rejection,) = turned_down(call(PREFILL, word="fa2"), sm)
-    assert rejection.path == "flashinfer:cudnn"
-    assert "does not mirror" in str(rejection.reasons)
-    assert turned_down(call(SINGLE_DECODE), sm) == ()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +139,7 @@ def test_where_cudnn_stands_before_fa2_no_reason_of_fa3_is_given(sm: int) -> Non
 def test_of_a_function_that_says_nothing_the_kernels_say_whether_fa3_was_turned_down(
     kernel: str, path: str, remark: bool
 ) -> None:
-    paths, asked = FlashInfer.paths(bare())["attention"], {"attention": turned_down(call(SINGLE_DECODE), 90)}
+    paths, asked = bare().paths()["attention"], {"attention": turned_down(call(SINGLE_DECODE), 90)}
     kernels = (Kernel(kernel, "flashinfer", "attention", 1),)
     found = ran(Cell.parse(SINGLE_DECODE), "attention", kernels, paths, Words({}, {}, asked))
     (about_fa3,) = found.rejections
@@ -139,12 +148,14 @@ def test_of_a_function_that_says_nothing_the_kernels_say_whether_fa3_was_turned_
     assert ("its kernels ran all the same" in str(about_fa3.reasons)) == remark
 
 
-def test_nothing_is_turned_down_for_decode_without_tensor_cores() -> None:
-    assert turned_down(call(SINGLE_DECODE, tensor_cores=False), 90) == ()
+def test_nothing_is_turned_down_where_flashinfer_does_not_choose() -> None:
+    assert turned_down(call(DECODE, word="fa2"), 90)
+    assert turned_down(call(DECODE, "fa2", word="fa2"), 90) == ()
+    assert turned_down(call(SINGLE_DECODE, "cuda_cores"), 90) == ()
 
 
 def test_the_kernels_of_tensor_core_decode_bear_the_prefill_name() -> None:
-    paths = (*FlashInfer.paths(bare())["attention"], *FlashInferCudaCores.paths(bare())["attention"])
+    paths = (*bare().paths()["attention"], *bare(FlashInferCudaCores).paths()["attention"])
     fa2 = "void flashinfer::BatchPrefillWithPagedKVCacheKernel<flashinfer::KernelTraits<...>>"
     fa3 = "void flashinfer::PrefillWithKVCacheKernel<flashinfer::CollectiveMainloop<...>>"
     cuda_cores = "void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u>"
@@ -154,16 +165,14 @@ def test_the_kernels_of_tensor_core_decode_bear_the_prefill_name() -> None:
     assert path_shown([cuda_cores, merge], paths) == "flashinfer:cudacore_decode"
 
 
-def bare() -> Any:
+def bare(engine: type[FlashInfer] = FlashInfer) -> FlashInfer:
     """An engine that has looked at no GPU and no library."""
-    engine = object.__new__(FlashInfer)
-    engine._sm = 90
-    return engine
+    return object.__new__(engine)
 
 
 def test_an_absent_flashinfer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flashinfer", None)
-    with pytest.raises(UserError, match=r"not installed.*pip install flashinfer-python"):
+    with pytest.raises(UserError, match=r"(not installed|does not import).*pip install flashinfer-python"):
         FlashInfer("cuda")
     monkeypatch.setitem(sys.modules, "flashinfer", ModuleType("flashinfer"))
     with pytest.raises(UserError, match="needs an NVIDIA GPU"):
@@ -174,10 +183,8 @@ def test_the_cast_of_fp8_queries_is_announced() -> None:
     said = "Our current prefill kernel implementation needs f16 input, the f8 inputs  are casted to f16"
     records = [logging.makeLogRecord({"msg": text}) for text in ("JIT: loading", said, said)]
     heard = Heard(tuple(records), (), "")
-    assert FlashInfer.announced(bare(), heard) == {
-        "attention": (Rejection("flashinfer:fa3", "announced", (Said(said),)),)
-    }
-    assert FlashInfer.announced(bare(), Heard((), (), "")) == {}
+    assert bare().announced(heard) == {"attention": (Rejection("flashinfer:fa3", "announced", (Said(said),)),)}
+    assert bare().announced(Heard((), (), "")) == {}
 
 
 @pytest.mark.parametrize(
@@ -195,6 +202,22 @@ def test_the_cast_of_fp8_queries_is_announced() -> None:
             ValueError("fixed_split_size is only supported by tensor core decode for now."),
             "fixed_split_size is only supported by tensor core decode for now.",
         ),
+        (
+            AssertionError("fp8 tensor core is not supported in fa2 backend"),
+            "fp8 tensor core is not supported in fa2 backend",
+        ),
+        (
+            AssertionError("FP8 output is not supported in fa2/fa3 backends yet"),
+            "FP8 output is not supported in fa2/fa3 backends yet",
+        ),
+        (
+            RuntimeError(f"{FAILED} is false: BatchPrefillWithPagedKVCacheSM90Run {UNSUPPORTED}"),
+            f"BatchPrefillWithPagedKVCacheSM90Run {UNSUPPORTED}",
+        ),
+        (
+            RuntimeError(f"{FAILED} is false: single_prefill_with_kv_cache_sm90 {UNSUPPORTED}"),
+            f"single_prefill_with_kv_cache_sm90 {UNSUPPORTED}",
+        ),
     ],
 )
 def test_what_flashinfer_does_not_take_is_a_refusal_without_the_source_line(error: Exception, said: str) -> None:
@@ -208,7 +231,11 @@ def test_what_flashinfer_does_not_take_is_a_refusal_without_the_source_line(erro
     "error",
     [
         RuntimeError("CUDA error: an illegal memory access was encountered"),
-        RuntimeError("Check failed: (status == cudaSuccess): BatchPrefill failed with error operation not supported"),
+        RuntimeError(f"{FAILED}: BatchPrefill failed with error operation not supported"),
+        RuntimeError(f"{FAILED} is false: PrefillSM90Plan {UNSUPPORTED}"),
+        RuntimeError(f"{FAILED} is false: BatchPrefillWithPagedKVCacheSM90Run failed with error: invalid argument"),
+        AssertionError(),
+        AssertionError("cached module is not initialized"),
         # Mistakes of a caller, and of this adapter.
         ValueError("The length of qo_indptr and paged_kv_indptr should be the same."),
         ValueError("q.shape[0] (3) does not match qo_indptr[-1] (4)."),
@@ -225,10 +252,25 @@ def test_a_mistake_is_no_refusal(error: Exception) -> None:
 def test_the_shipped_matrix_needs_few_jit_modules() -> None:
     """Each FA3 module is a minute and a half of compilation, each other a third of that."""
     plan = expand(load("flashinfer"))
-    for pattern, cells, fa3, most in (("*/bf16/*", 150, 2, 11), ("*/fp16/*", 10, 4, 12)):
+    for pattern, cells, fa3, most in (("*/bf16/*", 150, 2, 11), ("*/fp16/*", 10, 4, 15)):
         part = plan.only(pattern).cells
-        needed = modules(part, 90)
+        needed = modules(part, 90, ("auto", "cuda_cores"))
         assert len(part) >= cells
         assert sum(module.backend == "fa3" for module in needed) == fa3
         assert len(needed) <= most
-    assert Module("quantization") in modules(plan.cells, 90)
+    assert Module("quantization") in modules(plan.cells, 90, ("auto",))
+
+
+@pytest.mark.parametrize("backend", ["fa2", "fa3"])
+def test_a_back_end_by_name_takes_of_bf16_the_modules_that_auto_needs_and_no_other(backend: Backend) -> None:
+    cells = expand(load("flashinfer")).only("*/bf16/*").cells
+    named = set(modules(cells, 90, (backend,)))
+    assert named <= set(modules(cells, 90, ("auto",)))
+    assert {module.backend for module in named} == {backend, ""}
+
+
+def test_the_shipped_matrix_asks_for_every_entry_point() -> None:
+    cells = expand(load("flashinfer")).cells
+    for backend, entries in (("auto", set(get_args(Entry))), ("cuda_cores", {"decode", "single_decode"})):
+        found = [problem_of(cell, backend) for cell in cells]
+        assert {asked.entry for asked in found if isinstance(asked, Problem)} == entries

@@ -2,7 +2,8 @@
 
 import shutil
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from msgspec.structs import replace
 
 from kaudit.cell import Cell
 from kaudit.matrix import expand, load
+from kaudit_probes.engines.declined import Declined
+from kaudit_probes.engines.flashinfer import BACKENDS, saying_no
 from kaudit_probes.engines.flashinfer_inputs import Inputs
 from kaudit_probes.engines.flashinfer_jit import build, modules, spec
-from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
+from kaudit_probes.engines.flashinfer_problem import Backend, Problem, problem_of
 
 
 class Still:
@@ -59,7 +62,8 @@ def hopper(monkeypatch: pytest.MonkeyPatch, jit_dir: Path) -> set[str]:  # noqa:
     monkeypatch.setattr(utils, "is_sm90a_supported", lambda _: True)
     for module in (decode, prefill, sys.modules["flashinfer.quantization.packbits"]):
         for name, value in list(vars(module).items()):
-            if hasattr(value, "cache_clear"):  # a loader, which would remember what stands still
+            # A loader, which would remember what stands still.
+            if hasattr(value, "cache_clear") or name == "get_customize_batch_prefill_module":
                 monkeypatch.setattr(module, name, value.__wrapped__)
     for module in (decode, prefill):
         monkeypatch.setattr(module, "device_support_pdl", lambda _: True)
@@ -93,7 +97,7 @@ def test_flashinfers_own_dispatch_on_hopper(cell: str, words: dict[str, str | No
     from kaudit_probes.engines.flashinfer_calls import planned
 
     inputs = Inputs(Cell.parse(cell), problem(cell), torch.zeros(1024, dtype=torch.uint8))
-    calls = planned(inputs, cuda_cores=False)
+    calls = planned(inputs)
     assert {op: call.word for op, call in calls.items()} == words
     call = _Call(calls, 90, inputs)
     call.run(nullcontext)  # type: ignore[arg-type]
@@ -108,24 +112,67 @@ def test_flashinfers_own_dispatch_on_hopper(cell: str, words: dict[str, str | No
 def test_cuda_core_decode_says_nothing_of_its_back_end() -> None:
     from kaudit_probes.engines.flashinfer_calls import planned
 
-    inputs = Inputs(Cell.parse(DECODE), problem(DECODE, cuda_cores=True), torch.zeros(1024, dtype=torch.uint8))
-    (call,) = planned(inputs, cuda_cores=True).values()
-    assert (call.word, call.asked, call.tensor_cores) == (None, None, False)
+    inputs = Inputs(Cell.parse(DECODE), problem(DECODE, "cuda_cores"), torch.zeros(1024, dtype=torch.uint8))
+    (call,) = planned(inputs).values()
+    assert (call.word, call.asked) == (None, None)
+
+
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize("backend", ["fa2", "fa3"])
+@pytest.mark.parametrize(
+    "cell", [PREFILL, DECODE, CUSTOM, PREFILL.replace("paged16", "ragged"), DECODE.replace("plain", "sinks")]
+)
+def test_a_back_end_by_name_is_what_flashinfer_says_it_took(cell: str, backend: Backend) -> None:
+    from kaudit_probes.engines.flashinfer_calls import planned
+
+    inputs = Inputs(Cell.parse(cell), problem(cell, backend), torch.zeros(1024, dtype=torch.uint8))
+    (call,) = planned(inputs).values()
+    call.run()
+    assert call.word == backend
+
+
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize(
+    ("cell", "backend", "words"),
+    [
+        (PREFILL.replace("bf16", "fp8_e4m3"), "fa2", "fp8 tensor core is not supported in fa2 backend"),
+        (DECODE.replace("b2q1", "b2q4"), "fa3", "q_len_per_req > 1 is currently only supported on the fa2 tensor-core"),
+    ],
+)
+def test_a_back_end_by_name_is_refused_in_flashinfer_s_words(cell: str, backend: Backend, words: str) -> None:
+    from kaudit_probes.engines.flashinfer_calls import planned
+
+    inputs = Inputs(Cell.parse(cell), problem(cell, backend), torch.zeros(1024, dtype=torch.uint8))
+    with pytest.raises(Declined) as caught, saying_no():
+        planned(inputs)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.usefixtures("hopper")
+def test_what_single_prefill_asserts_of_an_fp8_query_it_does_not_put_into_words() -> None:
+    from kaudit_probes.engines.flashinfer_calls import planned
+
+    cell = PREFILL.replace("bf16", "fp8_e4m3").replace("paged16", "contiguous").replace("b2", "b1")
+    inputs = Inputs(Cell.parse(cell), dataclass_replace(problem(cell), window_left=31), torch.zeros(1024))
+    (call,) = planned(inputs).values()
+    with pytest.raises(AssertionError, match=r"^$"), saying_no():
+        call.run()
 
 
 @pytest.mark.parametrize("pattern", ["*/bf16/*", "*/fp16/*"])
-def test_what_is_built_before_a_sweep_is_what_its_calls_load(hopper: set[str], pattern: str) -> None:
+@pytest.mark.parametrize("backend", BACKENDS.values())
+def test_what_is_built_before_a_sweep_is_what_its_calls_load(hopper: set[str], pattern: str, backend: Backend) -> None:
     from kaudit_probes.engines.flashinfer_calls import planned
 
     cells = expand(load("flashinfer")).only(pattern).cells
-    each = {(problem_of(cell, cuda_cores), cuda_cores): cell for cell in cells for cuda_cores in (False, True)}
-    for (asked, cuda_cores), cell in each.items():
+    for asked, cell in {problem_of(cell, backend): cell for cell in cells}.items():
         if isinstance(asked, Problem):
             few = replace(cell.shape, batch=min(cell.shape.batch, 2), q_len=min(cell.shape.q_len, 4), kv_len=64)
             inputs = Inputs(replace(cell, shape=few), asked, torch.zeros(1024, dtype=torch.uint8))
-            for call in planned(inputs, cuda_cores).values():
-                call.run()
-    assert hopper == {spec(module).name for module in modules(cells, 90)}
+            with suppress(Declined), saying_no():
+                for call in planned(inputs).values():
+                    call.run()
+    assert hopper == {spec(module).name for module in modules(cells, 90, (backend,))}
 
 
 @pytest.mark.skipif(shutil.which("ninja") is None, reason="FlashInfer builds with ninja")
@@ -136,7 +183,7 @@ def test_what_is_built_is_not_built_again(jit_dir: Path, monkeypatch: pytest.Mon
     compiler.chmod(0o755)
     monkeypatch.setenv("FLASHINFER_NVCC", str(compiler))
     monkeypatch.setenv("CXX", str(compiler))
-    specs = [spec(module) for module in modules(expand(load("flashinfer")).only("decode/bf16/*").cells, 90)]
+    specs = [spec(module) for module in modules(expand(load("flashinfer")).only("decode/bf16/*").cells, 90, ("auto",))]
     build(specs)
     compiled = log.read_text()
     for built in specs:

@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from kaudit.cell import Cell
+from kaudit.matrix import expand, load
 from kaudit.observation import Predicted, Refused, Rejection, Row, Said, Skipped, Unseen
 from kaudit.table import read
 from kaudit_probes.engines.vllm_select import VllmSelect
@@ -78,6 +80,15 @@ def fake(tmp_path: Path) -> Path:
     return path
 
 
+def tried(site: Path) -> str:
+    """What `kaudit engines` is told of it."""
+    command = [sys.executable, "-P", "-m", "kaudit_probes.listing", "vllm-select"]
+    search = os.pathsep.join((str(site), os.environ.get("PYTHONPATH", "")))
+    environment = {**os.environ, "PYTHONPATH": search}
+    done = subprocess.run(command, capture_output=True, check=True, timeout=120, env=environment)
+    return str(msgspec.json.decode(done.stdout)["trouble"])
+
+
 SINKS = PLAIN.replace("plain", "sinks")
 HD512, PAGE8 = PLAIN.replace("x128/", "x512/"), PLAIN.replace("paged16", "paged8")
 NO_SINK = Rejection("vllm:FLASH_ATTN", "asked", (Said("sink not supported on compute capability < 9.0"),))
@@ -103,6 +114,7 @@ def test_each_gpu_has_a_choice_of_its_own(fake: Path, tmp_path: Path) -> None:
     assert before[PAGE8].outcome == Predicted(
         "vllm:FLASHINFER", (Rejection("vllm:FLASH_ATTN", "asked", (Said("block_size not supported"),)),)
     )
+    assert tried(fake) == ""
     stamp = read(tmp_path / "sm_80.jsonl").header.stamp
     assert (stamp.device.name, stamp.device.arch, stamp.device.predicted) == ("predicted sm_80", "sm_80", True)
     assert stamp.environment["taken to load there"] == "vllm._extension"
@@ -139,7 +151,8 @@ def test_an_extension_that_is_broken_is_not_taken_to_load(fake: Path, tmp_path: 
     (fake / "vllm/_extension.abi3.so").write_bytes(b"not an extension")
     done = sweep(tmp_path, "sm_90", PLAIN, path=fake)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "--engine vllm-select: not installed" in done.stderr
+    assert "--engine vllm-select: does not import (ImportError: " in done.stderr
+    assert tried(fake) in done.stderr
 
 
 def test_another_interface_is_one_line(fake: Path, tmp_path: Path) -> None:
@@ -182,6 +195,12 @@ def test_what_cannot_be_said_is_skipped(cell: str, why: str) -> None:
     assert op == "*"
     assert isinstance(outcome, Skipped)
     assert why in outcome.reason
+
+
+def test_the_shipped_matrix_asks_each_head_dim_of_each_kv_dtype() -> None:
+    """224 is report B34, KV in fp8 is B11."""
+    asked = {(cell.heads.dim, cell.kv_dtype) for cell in expand(load("vllm")).cells if cell.dtype == "bf16"}
+    assert asked >= set(product((64, 80, 128, 224, 256, 512), ("bf16", "fp8_e4m3", "fp8_e5m2")))
 
 
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")

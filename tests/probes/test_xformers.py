@@ -95,7 +95,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
 
 def test_an_absent_xformers_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xformers", None)
-    with pytest.raises(UserError, match=r"not installed.*pip install xformers"):
+    with pytest.raises(UserError, match=r"(not installed|does not import).*pip install xformers"):
         XformersEngine("cuda")
 
 
@@ -122,7 +122,13 @@ def test_a_build_for_another_torch_is_no_engine_that_refuses(stand: Stand) -> No
     stand.lib._cpp_library_load_exception = invalid  # type: ignore[attr-defined]
     with pytest.raises(UserError) as caught:
         XformersEngine("cuda")
-    assert "(built for torch 2.10.0+cu128; libcudart.so.12: cannot open shared object file)" in str(caught.value)
+    told = "(built for torch 2.10.0+cu128; libcudart.so.12: cannot open shared object file)"
+    assert told in str(caught.value)
+    XformersEngine.require()  # what the ops say, they say of a GPU
+    stand.lib._built_with_cuda = False  # type: ignore[attr-defined]
+    with pytest.raises(UserError) as caught:
+        XformersEngine.require()
+    assert f"no op of xformers 0.0.35 is built for torch {torch.__version__} {told}" in str(caught.value)
     assert "install an xformers and a torch that fit each other where --python points" in str(caught.value)
 
 

@@ -53,7 +53,7 @@ def from_config(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, not to stdout.")] = None,
 ) -> None:
     """Make the matrix of a model: the cells that serving it comes to. What no cell can say of it is said on stderr."""
-    from kaudit.hf_config import read_model
+    from kaudit.hf_config import name_of, read_model
     from kaudit.matrix.written import matrix_yaml
 
     check_output(out, config)
@@ -62,10 +62,8 @@ def from_config(
         model = read_model(config)
     except ValueError as error:
         raise UserError(str(error)) from None
-    # Where all configs are called config.json, the folder tells models apart.
-    name = config.absolute().parent.name if config.stem == "config" else config.stem
     try:
-        text, notes = matrix_yaml(model, name or model.kind, ranks)
+        text, notes = matrix_yaml(model, name_of(config) or model.kind, ranks)
     except ValueError as error:
         raise UserError(f"{config}: {error}") from None
     if out is None:

@@ -2,5 +2,6 @@
 
 from kaudit.hf_config.model import Group, Model
 from kaudit.hf_config.read import read_model
+from kaudit.hf_config.source import name_of
 
-__all__ = ["Group", "Model", "read_model"]
+__all__ = ["Group", "Model", "name_of", "read_model"]

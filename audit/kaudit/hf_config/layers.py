@@ -20,6 +20,7 @@ _SIGHTS: dict[str, Sight] = {
     "full_attention": "full",
     "global": "full",
     "deepseek_sparse_attention": "full",
+    "indexed_attention": "full",
     "minimax_m3_sparse": "full",
     "hybrid": "full",
     "sliding_attention": "sliding",

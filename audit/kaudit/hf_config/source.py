@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from kaudit.strict_yaml.text import read_text
+from kaudit.small_files import read_text
 
 Config = Mapping[str, Any]
 
@@ -27,8 +27,13 @@ class Source(Struct, frozen=True):
     others: tuple[str, ...]
 
 
-def read_source(path: Path) -> Source:
-    """Raises ValueError, one line with the path, where it is no JSON object."""
+def name_of(path: Path) -> str:
+    """Where all configs are called config.json, the folder tells models apart."""
+    return path.absolute().parent.name if path.stem == "config" else path.stem
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The file as it is. Raises ValueError, one line with the path, where it is no JSON object."""
     text = read_text(path)
     try:
         config = json.loads(text)
@@ -36,6 +41,12 @@ def read_source(path: Path) -> Source:
         raise ValueError(f"{path}: not JSON: {error}; name a Hugging Face config.json") from None
     if not isinstance(config, dict):
         raise ValueError(f"{path}: not a JSON object; name a Hugging Face config.json")
+    return config
+
+
+def read_source(path: Path) -> Source:
+    """Raises ValueError, one line with the path, where it is no JSON object."""
+    config = read_config(path)
     others: list[str] = []
     while True:
         others += [name for name in _OTHER_MODELS if isinstance(config.get(name), dict)]

@@ -7,9 +7,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from kaudit.errors import UserError
+from kaudit.small_files import read_text
 from kaudit.strict_yaml.faults import fault_of
 from kaudit.strict_yaml.marks import Fault, Marked, read_yaml
-from kaudit.strict_yaml.text import read_text
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -1,17 +1,20 @@
 """The Engine protocol, and the one dict that lists the engines. Listing them imports none of them."""
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol, TypeGuard
 
 from kaudit.catalogue import Catalogue
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Kernel, Outcome, Refused, Rejection, Skipped, Unmet
+from kaudit_probes.failures import brief, named_briefly
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,13 @@ class Listed:
     target: str
     package: str
     get: str
+
+    def version(self) -> str:
+        """Of the distribution; empty where it is not installed."""
+        try:
+            return version(self.package)
+        except PackageNotFoundError:
+            return ""
 
 
 ENGINES: Mapping[str, Listed] = {
@@ -33,6 +43,12 @@ ENGINES: Mapping[str, Listed] = {
     ),
     "flashinfer-cuda-cores": Listed(
         "kaudit_probes.engines.flashinfer:FlashInferCudaCores", "flashinfer-python", "pip install flashinfer-python"
+    ),
+    "flashinfer-fa2": Listed(
+        "kaudit_probes.engines.flashinfer:FlashInferFa2", "flashinfer-python", "pip install flashinfer-python"
+    ),
+    "flashinfer-fa3": Listed(
+        "kaudit_probes.engines.flashinfer:FlashInferFa3", "flashinfer-python", "pip install flashinfer-python"
     ),
     "flash-attn-2": Listed(
         "kaudit_probes.engines.flash_attn:FlashAttn2Engine",
@@ -69,16 +85,34 @@ def importing(name: str) -> Iterator[None]:
     libraries look for drivers and other libraries as they are imported."""
     try:
         yield
-    except Exception as error:
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # one that exits, and a panic of Rust code, are no Exceptions
         raise not_installed(name, error) from None
 
 
-def not_installed(name: str, error: Exception) -> UserError:
-    """What to raise where the library behind a listed engine does not import."""
-    absent = isinstance(error, ImportError)
-    what, why = ("not installed", str(error)) if absent else ("does not import", f"{type(error).__name__}: {error}")
-    first, *_ = why.splitlines() or [""]
-    return UserError(f"--engine {name}: {what} ({first[:200]}); {ENGINES[name].get}, where --python points")
+def not_installed(name: str, error: BaseException) -> UserError:
+    """What to raise where the library behind an engine does not import: a listed one, or a subclass under its own name,
+    of which it is not known how to get it."""
+    listed = ENGINES.get(name)
+    if listed is None:
+        return UserError(f"--engine {name}: does not import ({named_briefly(error)})")
+    absent = isinstance(error, ImportError) and not listed.version()
+    what = f"not installed ({brief(error)})" if absent else f"does not import ({named_briefly(error)})"
+    return UserError(f"--engine {name}: {what}; {listed.get}, where --python points")
+
+
+def require_torch() -> None:
+    """What a sweep begins with, whatever its engine. Raises UserError where torch does not import, in whatever way."""
+    try:
+        import torch  # noqa: F401
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as in importing()
+        fault = f"torch does not import ({named_briefly(error)}); mend its installation"
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            fault = f"{brief(error)}; install kaudit[torch] there"
+        raise UserError(f"{sys.executable}: {fault}, or name another --python") from None
 
 
 mirrored = partial(Unmet, mirrored=True)
@@ -224,6 +258,25 @@ def states(kind: object) -> TypeGuard[Stating]:
     return hasattr(kind, "listed")
 
 
+class Requiring(Protocol):
+    """An Engine whose class tells before one is made whether what it needs is there: for `kaudit engines`."""
+
+    @classmethod
+    def require(cls) -> None:
+        """Raises UserError where that does not import, or lacks what the adapter cannot do without on the device that a
+        sweep takes unasked.
+
+        An engine that is made for that device raises it, too. This takes nothing of a GPU, whose memory may be
+        another's, and asks for none: an engine that cannot do without says so when it is made.
+        """
+        ...
+
+
+def requires(kind: object) -> TypeGuard[Requiring]:
+    """Whether what load() gave is the class of an engine that is Requiring, too."""
+    return hasattr(kind, "require")
+
+
 def load(name: str) -> Callable[[str], Engine]:
     """The engine class behind a listed name or an own `package.module:Class`. Raises UserError where there is none."""
     target = ENGINES[name].target if name in ENGINES else name
@@ -232,6 +285,12 @@ def load(name: str) -> Callable[[str], Engine]:
         raise UserError(f'--engine: no engine "{name}"; name one of {", ".join(ENGINES)}, or package.module:Class')
     try:
         engine: Callable[[str], Engine] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise UserError(f'--engine: "{name}" does not import: {error}; install it where --python points') from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as in importing()
+        if name in ENGINES:
+            raise not_installed(name, error) from None
+        said = brief(error) if isinstance(error, ImportError | AttributeError) else named_briefly(error)
+        what = f'--engine: "{name}" does not import: {said}'
+        raise UserError(f"{what}; install it where --python points") from None
     return engine

@@ -48,11 +48,17 @@ class FlashAttn2Engine:
     """Whether v may have another head dim than q and k."""
 
     def __init__(self, device: str) -> None:
-        with importing(self.name):
-            self._library = import_module(self._module)
+        self.require()
+        self._library = import_module(self._module)
         if device != "cuda":
             raise UserError(f"--engine {self.name}: {self._package} needs an NVIDIA GPU; run it where torch sees one")
         self._device = device
+
+    @classmethod
+    def require(cls) -> None:
+        """Of the Requiring protocol."""
+        with importing(cls.name):
+            import_module(cls._module)
 
     def revision(self) -> str:
         return f"{version(self._package)}-torch{torch.__version__}"

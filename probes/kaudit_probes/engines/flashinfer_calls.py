@@ -11,39 +11,38 @@ from flashinfer.attention import BatchAttentionWithAttentionSinkWrapper
 from flashinfer.utils import PosEncodingMode, determine_attention_backend
 
 from kaudit_probes.engines.flashinfer_inputs import Inputs
-from kaudit_probes.engines.flashinfer_problem import Planned, Problem
+from kaudit_probes.engines.flashinfer_problem import Planned, Problem, word
 
 _LAYOUT = "NHD"
 
 
-def planned(inputs: Inputs, cuda_cores: bool) -> dict[str, Planned]:
-    """The call of each op. Ops that share the name before `=` are equal calls: FlashInfer should serve them alike.
-
-    `cuda_cores`: decode by the kernel without tensor cores, which is FlashInfer's default and no serving engine's.
-    """
+def planned(inputs: Inputs) -> dict[str, Planned]:
+    """The call of each op. Ops that share the name before `=` are equal calls: FlashInfer should serve them alike."""
+    auto = inputs.problem.backend == "auto"
     match inputs.problem.entry:
         case "single_decode":
-            return {"attention": _single_decode(inputs, not cuda_cores)}
+            return {"attention": _single_decode(inputs)}
         case "single_prefill":
             return {"attention": _single_prefill(inputs)}
         case "ragged":
             return {"attention": _ragged(inputs)}
         case "sink":
             return {"attention": _sink(inputs)}
-        case "decode" if cuda_cores:
-            return {"attention": _decode(inputs, use_tensor_cores=False)}
+        case "decode" if auto:
+            return {"attention": _decode(inputs), "attention=prefill_wrapper": _paged(inputs)}
         case "decode":
-            return {"attention": _decode(inputs, use_tensor_cores=True), "attention=prefill_wrapper": _paged(inputs)}
-        case "paged" if inputs.problem.q_dtype.itemsize == 1:
-            # No kernel takes both an fp8 query and a custom mask, so there is no earlier plan to keep.
-            return {"attention": _paged(inputs)}
-        case "paged":
+            return {"attention": _decode(inputs)}
+        case "paged" if auto and inputs.problem.q_dtype.itemsize > 1:
+            # No kernel takes both an fp8 query and a custom mask: there is no earlier plan of these to keep.
             return {"attention": _paged(inputs), "attention=reused_wrapper": _paged(inputs, reused=True)}
+        case "paged":
+            return {"attention": _paged(inputs)}
 
 
-def _decode(inputs: Inputs, use_tensor_cores: bool) -> Planned:
+def _decode(inputs: Inputs) -> Planned:
+    tensor_cores = inputs.problem.backend != "cuda_cores"
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
-        inputs.workspace, _LAYOUT, use_tensor_cores=use_tensor_cores
+        inputs.workspace, _LAYOUT, use_tensor_cores=tensor_cores, backend=inputs.problem.named
     )
     heads, pages = inputs.cell.heads, inputs.pages
     wrapper.plan(
@@ -58,17 +57,16 @@ def _decode(inputs: Inputs, use_tensor_cores: bool) -> Planned:
         **options(inputs.problem),
     )
     run = partial(wrapper.run, inputs.q, inputs.paged_kv, out=inputs.out)
-    word = _word(wrapper) if use_tensor_cores else None
-    return Planned(inputs.problem, run, word, tensor_cores=use_tensor_cores)
+    return Planned(inputs.problem, run, word(wrapper) if tensor_cores else None)
 
 
 def _paged(inputs: Inputs, reused: bool = False) -> Planned:
-    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(inputs.workspace, _LAYOUT)
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(inputs.workspace, _LAYOUT, backend=inputs.problem.named)
     if reused:
         _plan_one_custom_token(wrapper, inputs)
     _plan_paged(wrapper, inputs, inputs.custom_mask)
     run = partial(wrapper.run, inputs.q, inputs.paged_kv, out=inputs.out)
-    return Planned(replace(inputs.problem, entry="paged"), run, _word(wrapper), reused=reused)
+    return Planned(replace(inputs.problem, entry="paged"), run, word(wrapper), reused=reused)
 
 
 def _sink(inputs: Inputs) -> Planned:
@@ -76,6 +74,7 @@ def _sink(inputs: Inputs) -> Planned:
     wrapper = BatchAttentionWithAttentionSinkWrapper(
         inputs.workspace,
         _LAYOUT,
+        backend=problem.named,
         pos_encoding_mode=problem.pos_encoding,
         q_data_type=problem.q_dtype,
         kv_data_type=problem.kv_dtype,
@@ -87,7 +86,7 @@ def _sink(inputs: Inputs) -> Planned:
     # The arguments of the JIT variant: its sinks and its scale.
     variant = inputs.sinks, 1 / math.sqrt(heads.dim)
     run = partial(wrapper.run, inputs.q, inputs.paged_kv, *variant, out=inputs.out)
-    return Planned(problem, run, _word(wrapper))
+    return Planned(problem, run, word(wrapper))
 
 
 def _plan_paged(wrapper: Any, inputs: Inputs, custom_mask: torch.Tensor | None) -> None:
@@ -135,7 +134,7 @@ def _plan_one_custom_token(wrapper: Any, inputs: Inputs) -> None:
 
 def _ragged(inputs: Inputs) -> Planned:
     heads, problem = inputs.cell.heads, inputs.problem
-    wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(inputs.workspace, _LAYOUT)
+    wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(inputs.workspace, _LAYOUT, backend=problem.named)
     wrapper.plan(
         inputs.q_starts,
         inputs.kv_starts,
@@ -148,7 +147,7 @@ def _ragged(inputs: Inputs) -> Planned:
         **options(problem),
     )
     run = partial(wrapper.run, inputs.q, *inputs.packed_kv, out=inputs.out)
-    return Planned(problem, run, _word(wrapper))
+    return Planned(problem, run, word(wrapper))
 
 
 def _single_prefill(inputs: Inputs) -> Planned:
@@ -164,7 +163,10 @@ def _single_prefill(inputs: Inputs) -> Planned:
         pos_encoding_mode=problem.pos_encoding,
         window_left=problem.window_left,
         logits_soft_cap=problem.softcap,
+        backend=problem.named,
     )
+    if problem.backend != "auto":
+        return Planned(problem, run)
     asked = determine_attention_backend(
         inputs.q.device,
         PosEncodingMode[problem.pos_encoding].value,
@@ -178,7 +180,7 @@ def _single_prefill(inputs: Inputs) -> Planned:
     return Planned(problem, run, asked=asked)
 
 
-def _single_decode(inputs: Inputs, use_tensor_cores: bool) -> Planned:
+def _single_decode(inputs: Inputs) -> Planned:
     problem = inputs.problem
     run = partial(
         flashinfer.single_decode_with_kv_cache,
@@ -186,16 +188,11 @@ def _single_decode(inputs: Inputs, use_tensor_cores: bool) -> Planned:
         *inputs.packed_kv,
         kv_layout=_LAYOUT,
         pos_encoding_mode=problem.pos_encoding,
-        use_tensor_cores=use_tensor_cores,
+        use_tensor_cores=problem.backend != "cuda_cores",
         window_left=problem.window_left,
         logits_soft_cap=problem.softcap,
     )
-    return Planned(problem, run, tensor_cores=use_tensor_cores)
-
-
-def _word(wrapper: Any) -> str:
-    """What `auto` became. Most wrappers have a private field alone; the decode wrapper's does not tell cuDNN."""
-    return str(getattr(wrapper, "resolved_backend", wrapper._backend))
+    return Planned(problem, run)
 
 
 def options(problem: Problem) -> dict[str, Any]:

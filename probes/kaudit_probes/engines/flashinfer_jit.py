@@ -1,4 +1,4 @@
-"""`python -m kaudit_probes.engines.flashinfer_jit MATRIX [--only GLOB]`: build what a sweep would compile, all at once.
+"""`python -m kaudit_probes.engines.flashinfer_jit MATRIX [--only GLOB] [--engine NAME]`: build what sweeps compile.
 
 FlashInfer compiles a module when a plan first asks for it: on an H200 machine 22 s for FA2, 92 s for FA3, one after
 another and inside the cell's time limit. Here ninja compiles all of a matrix's modules side by side, before the sweep.
@@ -6,7 +6,7 @@ another and inside the cell's time limit. Here ninja compiles all of a matrix's 
 
 import argparse
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,8 +16,8 @@ from kaudit.cell import Cell
 from kaudit.matrix import expand, load
 from kaudit.observation import Skipped
 from kaudit_probes.engines.declined import Declined
-from kaudit_probes.engines.flashinfer import saying_no
-from kaudit_probes.engines.flashinfer_problem import Problem, problem_of
+from kaudit_probes.engines.flashinfer import BACKENDS, refused, saying_no
+from kaudit_probes.engines.flashinfer_problem import Backend, Problem, problem_of
 from kaudit_probes.engines.flashinfer_reasons import unmet
 
 Generator = Literal[
@@ -39,45 +39,49 @@ class Module:
     softcap: bool = False
 
 
-def modules(cells: Sequence[Cell], sm: int) -> list[Module]:
-    """What both FlashInfer engines need for the cells on a GPU of compute capability `sm` (90 is 9.0)."""
+def modules(cells: Sequence[Cell], sm: int, backends: Iterable[Backend]) -> list[Module]:
+    """What the engines of these back ends need for the cells on a GPU of compute capability `sm` (90 is 9.0)."""
     needed: dict[Module, None] = {}
-    for cell in cells:
-        for cuda_cores in (False, True):
-            problem = problem_of(cell, cuda_cores)
+    for backend in backends:
+        for cell in cells:
+            problem = problem_of(cell, backend)
             if not isinstance(problem, Skipped):
-                needed |= dict.fromkeys(_of(problem, cuda_cores, sm))
+                needed |= dict.fromkeys(_of(problem, sm))
     return list(needed)
 
 
-def _of(problem: Problem, cuda_cores: bool, sm: int) -> Iterator[Module]:
+def _of(problem: Problem, sm: int) -> Iterator[Module]:
+    auto = problem.backend == "auto"
     chosen = _module("batch_prefill", problem, _backend(problem, sm))
     if problem.custom_mask:
         yield Module("quantization")
     match problem.entry:
-        case "decode" if cuda_cores:
+        case "decode" if problem.backend == "cuda_cores":
             yield _module("batch_decode", problem)
-        case "decode":
+        case "decode" if auto:
             yield chosen
             yield _module("batch_prefill", problem, _backend(replace(problem, entry="paged"), sm))
-        case "paged":
+        case "paged" if auto and problem.q_dtype.itemsize > 1:
             yield chosen
-            if problem.q_dtype.itemsize > 1:
-                yield Module("quantization")  # attention=reused_wrapper is planned with a custom mask first
-                kept = _module("batch_prefill", problem, "fa2")
-                yield kept
-                yield replace(kept, pos_encoding="NONE", window=False, softcap=False)
-        case "ragged":
+            yield Module("quantization")  # attention=reused_wrapper is planned with a custom mask first
+            kept = _module("batch_prefill", problem, "fa2")
+            yield kept
+            yield replace(kept, pos_encoding="NONE", window=False, softcap=False)
+        case "decode" | "paged" | "ragged":
             yield chosen
         case "sink":
             yield _module("attention_sink", problem, _backend(problem, sm))
         case "single_prefill":
             yield _module("single_prefill", problem, _backend(problem, sm))
+        case "single_decode" if auto:
+            yield _module("single_prefill", problem, "fa2")
         case "single_decode":
-            yield _module("single_decode", problem) if cuda_cores else _module("single_prefill", problem, "fa2")
+            yield _module("single_decode", problem)
 
 
 def _backend(problem: Problem, sm: int) -> str:
+    if problem.backend in ("fa2", "fa3"):
+        return problem.backend
     return "fa2" if any(unmet(problem, sm)) else "fa3"
 
 
@@ -158,11 +162,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="kaudit_probes.engines.flashinfer_jit")
     parser.add_argument("matrix")
     parser.add_argument("--only")
+    parser.add_argument("--engine", action="append", choices=BACKENDS, help="by default all that run on this GPU")
     arguments = parser.parse_args()
-    cells = expand(load(arguments.matrix)).only(arguments.only).cells
     major, minor = torch.cuda.get_device_capability()
+    sm = 10 * major + minor
+    refusals = {name: why for name, backend in BACKENDS.items() if (why := refused(backend, sm))}
+    for name in arguments.engine or ():
+        if name in refusals:
+            parser.error(f"--engine {name}: {refusals[name]}")
+    backends = [BACKENDS[name] for name in arguments.engine or BACKENDS if name not in refusals]
+    cells = expand(load(arguments.matrix)).only(arguments.only).cells
     specs = []
-    for module in modules(cells, 10 * major + minor):
+    for module in modules(cells, sm, backends):
         try:
             with saying_no():
                 specs.append(spec(module))

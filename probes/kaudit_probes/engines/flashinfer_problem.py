@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -13,6 +13,9 @@ from kaudit_probes.engines.batches import DTYPES, SOFTCAP
 Entry = Literal["decode", "paged", "ragged", "sink", "single_decode", "single_prefill"]
 """BatchDecodeWithPagedKVCacheWrapper, BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper,
 BatchAttentionWithAttentionSinkWrapper, single_decode_with_kv_cache, single_prefill_with_kv_cache."""
+
+Backend = Literal["auto", "cuda_cores", "fa2", "fa3"]
+"""What FlashInfer is asked for: its own choice, by tensor cores or (`cuda_cores`) without, or one kernel by name."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,12 @@ class Problem:
     """Keys left of a query's own that it sees, -1 for all: one less than kaudit's window, which counts its own key."""
     softcap: float
     pos_encoding: Literal["NONE", "ROPE_LLAMA"]
+    backend: Backend
+
+    @property
+    def named(self) -> str:
+        """The `backend` of FlashInfer's signatures."""
+        return "auto" if self.backend == "cuda_cores" else self.backend
 
 
 @dataclass(frozen=True)
@@ -43,16 +52,21 @@ class Planned:
     """The back end that the wrapper says it took. The functions of one request and CUDA-core decode say nothing."""
     asked: str | None = None
     """The back end that FlashInfer's predicate answers when asked for it, where there is no word."""
-    tensor_cores: bool = True
-    """False of CUDA-core decode: nothing faster is turned down for it."""
     reused: bool = False
     """Whether the wrapper was planned for another problem before."""
 
 
-def problem_of(cell: Cell, cuda_cores: bool = False) -> Problem | Skipped:
-    """`cuda_cores`: by the decode kernel without tensor cores."""
-    why = _cuda_cores_need(cell) if cuda_cores else None
-    why = why or _inexpressible(cell)
+FA3_HEAD_DIMS = ((64, 64), (128, 128), (256, 256), (192, 128))
+"""Of K and V."""
+
+
+def word(wrapper: Any) -> str:
+    """The back end that a wrapper took. All but the decode wrapper have a private field alone."""
+    return str(getattr(wrapper, "resolved_backend", wrapper._backend))
+
+
+def problem_of(cell: Cell, backend: Backend = "auto") -> Problem | Skipped:
+    why = _inexpressible(cell) or _not_by(backend, cell)
     if why is not None:
         return Skipped(why)
     dtype = DTYPES[cell.dtype]
@@ -68,6 +82,7 @@ def problem_of(cell: Cell, cuda_cores: bool = False) -> Problem | Skipped:
         cell.mask.window - 1 if cell.mask.kind == "window" else -1,
         SOFTCAP if "softcap" in cell.features else 0.0,
         "NONE" if cell.rope.style == "none" else "ROPE_LLAMA",
+        backend,
     )
 
 
@@ -118,8 +133,52 @@ def _inexpressible(cell: Cell) -> str | None:
         )
     if cell.layout.kind == "contiguous" and cell.shape.batch > 1:
         return "contiguous KV is for FlashInfer's single_prefill and single_decode, of one request"
-    if cell.layout.kind == "paged" and cell.phase == "decode" and cell.heads.v_dim != cell.heads.dim:
-        return "FlashInfer's decode wrapper has one head_dim for K and V"
+    if DTYPES[cell.dtype].itemsize == 1 and "softcap" in cell.features:
+        return "FlashInfer's kernels for fp8 queries cap no logits, and do not say so"
+    entry = _entry(cell)
+    if entry in ("decode", "single_decode") and cell.heads.v_dim != cell.heads.dim:
+        # single_decode does not look: its output has K's head dim, and it reads V past its rows.
+        return f"FlashInfer's {entry} has one head_dim for K and V"
+    if entry == "single_prefill" and DTYPES[cell.dtype].itemsize == 1 and (why := _not_fp8(cell)):
+        return f"FlashInfer's single_prefill asserts, without a word, that an fp8 query has {why}"
+    return None
+
+
+def _not_fp8(cell: Cell) -> str | None:
+    """What single_prefill asserts of an fp8 query that the cell has not."""
+    if cell.mask.kind == "window":
+        return "no window"
+    if cell.kv_dtype != cell.dtype:
+        return f"K and V of its own dtype, not {cell.kv_dtype}"
+    if cell.heads.v_dim != cell.heads.dim:
+        return "one head_dim for K and V"
+    return None
+
+
+def _not_by(backend: Backend, cell: Cell) -> str | None:
+    """What the back end cannot be asked for, where FlashInfer would not say so."""
+    match backend:
+        case "cuda_cores":
+            return _cuda_cores_need(cell)
+        case "fa2" | "fa3" if _entry(cell) == "single_decode":
+            return "FlashInfer's single_decode takes no back end"
+        case "fa3":
+            return _fa3_needs(cell)
+    return None
+
+
+def _fa3_needs(cell: Cell) -> str | None:
+    """What FlashInfer 0.7.2 looks at for its own choice alone.
+
+    FA3 by name does not compile (nvcc 13.0: "No eligible GMMA operator for request configuration", an assertion of
+    head dims) or does not rotate: the sources generated for ROPE_LLAMA have the bytes of those for NONE.
+    """
+    if cell.rope.style != "none":
+        return "FlashInfer's FA3 rotates nothing, and does not say so"
+    if DTYPES[cell.kv_dtype].itemsize < DTYPES[cell.dtype].itemsize:
+        return f"FlashInfer's FA3 does not compile for {cell.dtype} over {cell.kv_dtype} KV, and does not say so"
+    if (cell.heads.dim, cell.heads.v_dim) not in FA3_HEAD_DIMS:
+        return f"FlashInfer's FA3 does not compile for {cell.heads}, and does not say so"
     return None
 
 

@@ -12,7 +12,7 @@ import torch
 
 from kaudit.observation import Reason, Rejection, Said, Unmet
 from kaudit_probes.engines import mirrored
-from kaudit_probes.engines.flashinfer_problem import Planned, Problem
+from kaudit_probes.engines.flashinfer_problem import FA3_HEAD_DIMS, Planned, Problem
 
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -20,19 +20,14 @@ _UNEXPLAINED = Said("kaudit: FlashInfer turned FA3 down, and none of the conditi
 _STICKY = Said("kaudit: FA3's conditions hold; a paged prefill wrapper keeps the back end that its first plan chose")
 
 
-_CUDNN_UNKNOWN = Said("kaudit: FlashInfer's rule for cuDNN on this GPU gives no reasons, and kaudit does not mirror it")
-
-
 def turned_down(call: Planned, sm: int) -> tuple[Rejection, ...]:
-    """The path before FA2, where FlashInfer says that it took FA2. `sm`: compute capability, 90 is 9.0.
+    """FA3, where FlashInfer chose and says that it took FA2. `sm`: compute capability, 90 is 9.0.
 
-    Where it says nothing, FA3 if conditions of it are unmet: the kernels have to bear that out.
+    Where it says nothing, too, if conditions of it are unmet: the kernels have to bear that out.
     """
     answer = call.word or call.asked
-    if not call.tensor_cores or answer not in ("fa2", None):
+    if call.problem.backend != "auto" or answer not in ("fa2", None):
         return ()
-    if sm in (100, 103):
-        return (Rejection("flashinfer:cudnn", "asked", (_CUDNN_UNKNOWN,)),) if answer else ()
     reasons: tuple[Reason, ...] = tuple(unmet(call.problem, sm))
     if not reasons and answer:
         reasons = (_STICKY if call.reused else _UNEXPLAINED,)
@@ -55,7 +50,7 @@ def unmet(problem: Problem, sm: int) -> Iterator[Unmet]:
     if problem.entry == "single_decode":
         yield mirrored("entry", "single_decode_with_kv_cache", "single_prefill_with_kv_cache, which chooses")
     dims = problem.head_dim, problem.v_head_dim
-    if dims not in ((64, 64), (128, 128), (256, 256), (192, 128)):
+    if dims not in FA3_HEAD_DIMS:
         yield mirrored("head_dim", f"{dims[0]}x{dims[1]}", "64, 128 or 256 for K and V alike, or 192x128")
 
 

@@ -13,7 +13,7 @@ from torch.nn.attention import flex_attention
 from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Kernel, Refused, Rejection, Said, Skipped, Unmet
-from kaudit_probes.engines import Heard, Path, Span, mirrored
+from kaudit_probes.engines import Heard, Path, Span, importing, mirrored
 from kaudit_probes.engines.declined import Declined, declining
 from kaudit_probes.engines.flex_call import Arguments, Attend, arguments, compiled
 from kaudit_probes.engines.torch_attention import (
@@ -45,13 +45,26 @@ class FlexEngine:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        if device == "cuda" and find_spec("torch._inductor.kernel.flex") is None:
-            get = "install 2.9 or later where --python points"
-            raise UserError(
-                f"--engine {self.name}: the grids of torch {torch.__version__} do not tell its templates; {get}"
-            )
+        if device == "cuda":
+            self._require_grids()
         # A kernel out of a cache is lowered by nobody: then the choice of template would be said in some runs alone.
         torch._inductor.config.force_disable_caches = True
+
+    @classmethod
+    def require(cls) -> None:
+        """Of the Requiring protocol. A CPU has no grids, and a sweep takes the GPU where torch sees one."""
+        if torch.cuda.is_available():
+            cls._require_grids()
+
+    @classmethod
+    def _require_grids(cls) -> None:
+        with importing(cls.name):  # the packages around it, that is
+            tells = find_spec("torch._inductor.kernel.flex") is not None
+        if not tells:
+            get = "install 2.9 or later where --python points"
+            raise UserError(
+                f"--engine {cls.name}: the grids of torch {torch.__version__} do not tell its templates; {get}"
+            )
 
     def revision(self) -> str:
         return revision()

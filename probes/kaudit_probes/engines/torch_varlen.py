@@ -44,18 +44,24 @@ class VarlenEngine:
     environment = ()
 
     def __init__(self, device: str) -> None:
+        self.require()
         self._device = device
-        try:
-            varlen = import_module("torch.nn.attention.varlen")
-        except ImportError:
-            raise UserError(
-                f"--engine {self.name}: torch {torch.__version__} has no torch.nn.attention.varlen; install 2.10"
-            ) from None
+        varlen = import_module("torch.nn.attention.varlen")
         self._attend = varlen.varlen_attn
         # Before 2.14 there is code for cuDNN, which nothing reaches.
         self._reaches_cudnn = hasattr(varlen, "_can_use_cudnn")
         # Each torch since 2.10 has given it more arguments.
         self._takes = frozenset(signature(self._attend).parameters)
+
+    @classmethod
+    def require(cls) -> None:
+        """Of the Requiring protocol."""
+        try:
+            import_module("torch.nn.attention.varlen")
+        except ImportError:
+            raise UserError(
+                f"--engine {cls.name}: torch {torch.__version__} has no torch.nn.attention.varlen; install 2.10"
+            ) from None
 
     def revision(self) -> str:
         return revision()

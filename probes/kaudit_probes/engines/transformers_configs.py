@@ -37,20 +37,29 @@ def config_of(cell: Cell) -> Any:
     return MistralConfig(**shared, sliding_window=window) if window else LlamaConfig(**shared)
 
 
-def unsupported(cell: Cell) -> str | None:
-    """What of a cell no such model can be given."""
-    if cell.features not in ((), ("softcap",), ("sinks",)):
-        return f"no model here has {'+'.join(cell.features)}: Llama, Mistral, Gemma 2 (softcap) or gpt-oss (sinks)"
+MODELS = "LlamaModel; MistralModel with a window; Gemma2Model with a softcap; GptOssModel with sinks"
+"""What config_of() comes to, for the stamp."""
+
+
+def beyond_any(cell: Cell) -> str | None:
+    """What of a cell no model of transformers can be given by this adapter."""
     if cell.dtype == "fp8_e4m3" or cell.kv_dtype != cell.dtype:
         return "this adapter runs transformers' models in one dtype, with a cache of the same"
-    if cell.heads.v_dim != cell.heads.dim:
-        return "Llama, Mistral, Gemma 2 and gpt-oss have one head_dim for K and V"
     if cell.layout.kind != "contiguous":
         return f"transformers' DynamicCache is contiguous, not {cell.layout}"
+    if cell.phase == "mixed":
+        return "transformers gives every row of a batch the same number of new tokens"
+    return None
+
+
+def unsupported(cell: Cell) -> str | None:
+    """What of a cell no model of config_of() can be given."""
+    if cell.features not in ((), ("softcap",), ("sinks",)):
+        return f"no model here has {'+'.join(cell.features)}: Llama, Mistral, Gemma 2 (softcap) or gpt-oss (sinks)"
+    if cell.heads.v_dim != cell.heads.dim:
+        return "Llama, Mistral, Gemma 2 and gpt-oss have one head_dim for K and V"
     if cell.mask.kind not in ("causal", "window"):
         return "these models are causal decoders, with a sliding window or without"
     if cell.rope.style != "neox" or cell.rope.scaling != "none" or cell.rope.offset:
         return "these models rotate as neox, and this adapter neither scales nor offsets it"
-    if cell.phase == "mixed":
-        return "transformers gives every row of a batch the same number of new tokens"
     return None

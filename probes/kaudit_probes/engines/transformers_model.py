@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -19,7 +21,7 @@ from kaudit.cell import Cell
 from kaudit.errors import UserError
 from kaudit.observation import Refused, Rejection, Said, Skipped, Unmet
 from kaudit.requests import kv_lens
-from kaudit_probes.engines import Heard, Path, Span, importing, mirrored
+from kaudit_probes.engines import ENGINES, Heard, Path, Span, importing, mirrored
 from kaudit_probes.engines.batches import DTYPES, normal
 from kaudit_probes.engines.declined import FLASH_ATTENTION, Declined, declining
 from kaudit_probes.engines.flash_attn import FLASH_ATTENTION_2
@@ -27,7 +29,10 @@ from kaudit_probes.engines.sdpa import SdpaEngine
 from kaudit_probes.engines.sdpa_call import Arguments
 from kaudit_probes.engines.sdpa_reasons import PATHS, turned_down
 from kaudit_probes.engines.torch_attention import UNFUSED, announced_of_fused
-from kaudit_probes.engines.transformers_configs import config_of, unsupported
+from kaudit_probes.engines.transformers_attention import in_place_of, listed
+from kaudit_probes.engines.transformers_configs import MODELS, beyond_any, config_of, unsupported
+from kaudit_probes.engines.transformers_given import Given, given
+from kaudit_probes.engines.transformers_layers import Layer
 
 # The math back end of SDPA and the eager function of a model launch alike: products and a softmax.
 _UNFUSED = "unfused"
@@ -39,6 +44,9 @@ UNCAPPED = "attention_without_softcap"
 # How transformers says no to a model's attention, by exceptions that any mistake has, too.
 _NO = re.compile(r"[^\n]*(not support|cannot be used)[^\n]*")
 
+_FLASH = ENGINES["flash-attn-2"]
+"""What transformers runs where flash_attention_2 is asked for."""
+
 # How it says that it gives another attention than it would have: "using `…` instead!", "Automatically falling back to".
 _FALLS_BACK = re.compile(r"(?=.*(attn|attention)).*(fall(ing)? back|instead)", re.IGNORECASE | re.DOTALL)
 
@@ -49,21 +57,33 @@ class TransformersEngine:
     environment = ("TRANSFORMERS_SDPA_FORCE_GQA", "USE_HUB_KERNELS")
     _asked: str | None = None
     """attn_implementation; None leaves the choice to transformers."""
+    _given: Given | None = None
+    """The user's model; None makes one for each cell."""
 
     def __init__(self, device: str) -> None:
-        with importing(self.name):
-            import transformers
+        self.require()
+        import transformers
+
         # Its loggers keep to themselves; what they say has to reach whoever listens.
         transformers.logging.enable_propagation()
         self._version = str(transformers.__version__)
         self._device = device
         self._sdpa = SdpaEngine(device)
+        self._given = given(device)
+
+    @classmethod
+    def require(cls) -> None:
+        """Of the Requiring protocol."""
+        with importing(cls.name):
+            import transformers  # noqa: F401
 
     def revision(self) -> str:
         return f"{self._version}-torch{torch.__version__}"
 
     def switches(self) -> Mapping[str, str]:
-        return {**self._sdpa.switches(), "transformers.attn_implementation": self._asked or "its own choice"}
+        models = {"transformers.model": MODELS} if self._given is None else self._given.switches()
+        asked = {"transformers.attn_implementation": self._asked or "its own choice"}
+        return {**self._sdpa.switches(), **asked, **models}
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         paths = self._sdpa.paths()["attention"]
@@ -71,7 +91,7 @@ class TransformersEngine:
         return {"attention": served, UNCAPPED: served}
 
     def supports(self, cell: Cell) -> Refused | Skipped | None:
-        why = unsupported(cell)
+        why = beyond_any(cell) or (unsupported(cell) if self._given is None else self._given.unsupported(cell))
         return Skipped(why) if why else None
 
     def prepare(self, cell: Cell) -> "_Call":
@@ -80,10 +100,12 @@ class TransformersEngine:
 
         # What it says once in a process is to be heard in each cell that has cause for it.
         logging.warning_once.cache_clear()
-        config, dtype = config_of(cell), DTYPES[cell.dtype]
+        layer = None if self._given is None else self._given.layer_of(cell)
+        config = config_of(cell) if layer is None else deepcopy(layer.config)
+        # Anew for each cell, for it is in building a model that transformers tells what it gives instead.
         with torch.device(self._device), declining(_NO, (ValueError, ImportError)):
-            model = AutoModel.from_config(config, dtype=dtype, attn_implementation=self._asked).eval()
-        return _Call(cell, model, self._device, [path.name for path in self.paths()["attention"]])
+            model = AutoModel.from_config(config, dtype=DTYPES[cell.dtype], attn_implementation=self._asked).eval()
+        return _Call(cell, model, self._device, [path.name for path in self.paths()["attention"]], layer)
 
     def announced(self, heard: Heard) -> Mapping[str, tuple[Rejection, ...]]:
         """What transformers logs of falling back is about all that it would rather have given: each fused path."""
@@ -108,13 +130,26 @@ class TransformersFlashEngine(TransformersEngine):
     _asked = "flash_attention_2"
 
     def __init__(self, device: str) -> None:
-        super().__init__(device)
-        from transformers.utils import is_flash_attn_2_available
+        self.require()
+        from transformers import __version__, utils
 
-        if not is_flash_attn_2_available():
+        if device != "cuda":
+            raise UserError(f"--engine {self.name}: flash-attn needs an NVIDIA GPU; run it where torch sees one")
+        if not utils.is_flash_attn_2_available():
             # transformers would ask the hub for a kernel instead: another library, of no fixed version.
-            get = "pip install flash-attn --no-build-isolation where --python points"
-            raise UserError(f"--engine {self.name}: flash-attn 2 is not installed, or sees no GPU; {get}")
+            what = f"transformers {__version__} does not take flash-attn {_FLASH.version()}"
+            raise UserError(f"--engine {self.name}: {what}; install a newer one where --python points")
+        super().__init__(device)
+
+    @classmethod
+    def require(cls) -> None:
+        """Of the Requiring protocol."""
+        super().require()
+        if not _FLASH.version():  # by its distribution: flash-attn-4 has a package of the same name
+            get = f"{_FLASH.get}, where --python points"
+            raise UserError(f"--engine {cls.name}: flash-attn 2 is not installed; {get}")
+        with importing(cls.name):
+            import_module("flash_attn")
 
     def paths(self) -> Mapping[str, tuple[Path, ...]]:
         """What was asked for, and behind it what transformers would give instead."""
@@ -133,13 +168,14 @@ def _falling_back(heard: Heard) -> tuple[Said, ...]:
 
 
 class _Call:
-    def __init__(self, cell: Cell, model: Any, device: str, paths: list[str]) -> None:
+    def __init__(self, cell: Cell, model: Any, device: str, paths: list[str], layer: Layer | None) -> None:
         self._cell, self._model, self._paths = cell, model, paths
         shape, heads = cell.shape, cell.heads
         self._tokens = torch.ones(shape.batch, shape.q_len, dtype=torch.long, device=device)
         self._padding = padding(cell).to(device)
-        past = shape.batch, heads.kv, shape.kv_len - shape.q_len, heads.dim
-        self._past = normal(device, DTYPES[cell.dtype], *past)
+        self._chunk, cached = (0, ((heads.kv, heads.dim),) * 2) if layer is None else (layer.chunk, layer.cached)
+        past = shape.kv_len - shape.q_len
+        self._past = [normal(device, DTYPES[cell.dtype], shape.batch, of, past, dim) for of, dim in cached]
         self._op = "attention"
         with _Overhearing() as overheard:
             self.run(lambda _: nullcontext())
@@ -172,7 +208,7 @@ class _Call:
             return {}
         ordered = dict.fromkeys(torch._C._get_sdp_priority_order())
         order = [backend for backend in ordered if PATHS.get(backend) in (*fused, "sdpa:math")]
-        made = tuple(mask_made(self._cell)) if self._arguments.mask is not None else ()
+        made = tuple(mask_made(self._cell, self._chunk)) if self._arguments.mask is not None else ()
         return {
             self._op: tuple(
                 # Flash takes no mask at all, so what made transformers build one is a reason of this path.
@@ -186,8 +222,9 @@ class _Call:
 
         # A new cache for every run: running the model appends to it.
         cache = DynamicCache(config=self._model.config)
-        if self._past.shape[2]:
-            cache.update(self._past, self._past, 0)
+        k, v = self._past
+        if k.shape[2]:
+            cache.update(k, v, 0)
         with torch.no_grad():
             self._model(self._tokens, attention_mask=self._padding, past_key_values=cache, use_cache=True)
 
@@ -198,7 +235,7 @@ def padding(cell: Cell) -> Tensor:
     return torch.tensor([[0] * (kv_len - length) + [1] * length for length in kv_lens(cell)])
 
 
-def mask_made(cell: Cell) -> Iterator[Unmet]:
+def mask_made(cell: Cell, chunk: int = 0) -> Iterator[Unmet]:
     """Why transformers passes a mask instead of is_causal: masking_utils._ignore_causal_mask_sdpa of 5.17, mirrored."""
     q_len, kv_len, batch = cell.shape.q_len, cell.shape.kv_len, cell.shape.batch
     padded = sum(length < kv_len for length in kv_lens(cell))
@@ -208,6 +245,8 @@ def mask_made(cell: Cell) -> Iterator[Unmet]:
         yield mirrored("q_len", f"{q_len} of {kv_len}", "1, or all of kv_len")
     if cell.mask.window and kv_len >= cell.mask.window:
         yield mirrored("window", str(cell.mask.window), f"a window wider than the {kv_len} keys")
+    if chunk and kv_len >= chunk:
+        yield mirrored("chunk", str(chunk), f"chunks longer than the {kv_len} keys")
 
 
 class _Overhearing(TorchFunctionMode):
@@ -227,9 +266,7 @@ class _Overhearing(TorchFunctionMode):
 @contextmanager
 def _inside(span: Callable[[], AbstractContextManager[object]], implementation: str) -> Iterator[None]:
     """The attention function that transformers chooses by the name `implementation`, inside the op's span."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    real: Callable[..., Any] | None = ALL_ATTENTION_FUNCTIONS.get(implementation)
+    real = listed(implementation)
 
     def attention(module: Any, *args: Any, **kwargs: Any) -> Any:
         # The eager function of a model stands in the module of its class, and in no table.
@@ -237,11 +274,5 @@ def _inside(span: Callable[[], AbstractContextManager[object]], implementation: 
         with span(), declining(_NO, (ValueError,)), declining(FLASH_ATTENTION):
             return serve(module, *args, **kwargs)
 
-    ALL_ATTENTION_FUNCTIONS[implementation] = attention
-    try:
+    with in_place_of(implementation, attention):
         yield
-    finally:
-        if real is None:
-            del ALL_ATTENTION_FUNCTIONS[implementation]
-        else:
-            ALL_ATTENTION_FUNCTIONS[implementation] = real

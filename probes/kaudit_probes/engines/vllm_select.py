@@ -49,12 +49,14 @@ class VllmSelect:
             self._capability = self._platform.get_device_capability()
             # Asked now, so that all that is taken for granted is known for the stamp.
             self._paths = {op: tuple(name for name, _ in self._asked(Cell.parse(cell))) for op, cell in _OPS.items()}
-        except ImportError as error:
-            raise not_installed(self.name, error) from None
+        except UserError:
+            raise
         except (AttributeError, TypeError) as error:
             raise UserError(
                 f"--engine {self.name}: vllm {self.revision()} is asked otherwise than 0.33 ({error}); use that one"
             ) from None
+        except Exception as error:
+            raise not_installed(self.name, error) from None
 
     def revision(self) -> str:
         return version("vllm")

@@ -16,7 +16,7 @@ from kaudit.observation import Refused, Rejection, Said, Skipped
 from kaudit_probes.engines import Heard, Path, Span, importing
 from kaudit_probes.engines.declined import Declined
 from kaudit_probes.engines.xformers_inputs import inputs_of
-from kaudit_probes.engines.xformers_ops import check_built, name_of, order, orders, reasons, tried
+from kaudit_probes.engines.xformers_ops import check_built, check_loads, name_of, order, orders, reasons, tried
 
 # fa2F is flash-attn's or, where that is not installed, the copy in torch; cutlassF is torch's.
 _SHOWS: Mapping[str, str] = {
@@ -33,9 +33,10 @@ class XformersEngine:
     environment = ("XFORMERS_IGNORE_FLASH_VERSION_CHECK",)
 
     def __init__(self, device: str) -> None:
-        with importing(self.name):
-            import xformers
-            from xformers.ops import fmha
+        self.require()
+        import xformers
+        from xformers.ops import fmha
+
         if device != "cuda":
             raise UserError(f"--engine {self.name}: xFormers needs an NVIDIA GPU; run it where torch sees one")
         self._device, self._version = device, str(xformers.__version__)
@@ -49,6 +50,14 @@ class XformersEngine:
         unknown = {name for names in self._ops for name in names} - _SHOWS.keys()
         if unknown:
             raise self._unknown(f"tries {min(unknown)}")
+
+    @classmethod
+    def require(cls) -> None:
+        """Of the Requiring protocol."""
+        with importing(cls.name):
+            import xformers
+            from xformers.ops import fmha  # noqa: F401
+        check_loads(str(xformers.__version__))
 
     def revision(self) -> str:
         return f"{self._version}-torch{torch.__version__}"

@@ -60,6 +60,15 @@ def _sorted(members: re.Match[str]) -> str:
     return f"{{{', '.join(sorted(members[1].split(', ')))}}}"
 
 
+def check_loads(version: str) -> None:
+    """Raises UserError where xFormers' compiled part does not load, or was built without CUDA: by what xFormers itself
+    looks at before an op takes a tensor on a GPU, which need not be there."""
+    from xformers import _cpp_lib
+
+    if not getattr(_cpp_lib, "_built_with_cuda", True):
+        raise _unbuilt(version, _load_failure() or ["it was built without CUDA"])
+
+
 def check_built(version: str, device: str) -> None:
     """Raises UserError where xFormers has no op that was built for this torch: it imports, and refuses every cell."""
     from xformers.ops import fmha
@@ -68,9 +77,12 @@ def check_built(version: str, device: str) -> None:
     lacking = {name_of(op): reasons(op, given) for op in fmha.ALL_FW_OPS}
     if not all(any(map(_UNBUILT.search, texts)) for texts in lacking.values()):
         return
-    why = "; ".join(_load_failure() or (f"{name}: {', '.join(texts)}" for name, texts in lacking.items()))
-    raise UserError(
-        f"--engine xformers: no op of xformers {version} is built for torch {torch.__version__} ({why}); "
+    raise _unbuilt(version, _load_failure() or [f"{name}: {', '.join(texts)}" for name, texts in lacking.items()])
+
+
+def _unbuilt(version: str, why: Sequence[str]) -> UserError:
+    return UserError(
+        f"--engine xformers: no op of xformers {version} is built for torch {torch.__version__} ({'; '.join(why)}); "
         "install an xformers and a torch that fit each other where --python points"
     )
 
