@@ -1,4 +1,5 @@
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,11 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, which what a shell starts behind it ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -254,9 +254,9 @@ def test_an_interrupted_sweep_of_several_gpus_ends_at_once_and_goes_on(
     assert out.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_in_the_main_thread_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a user's Ctrl-C comes: while the threads are in their probes."""
-    monkeypatch.setenv("FAKE_DELAY", "0.05")
+    monkeypatch.setenv("FAKE_DELAY", "0.05")  # as a user's Ctrl-C comes, the threads are in their probes
     threads = threading.active_count()
     alarm = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
     alarm.start()

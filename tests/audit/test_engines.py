@@ -75,6 +75,7 @@ def test_each_installed_engine_is_tried_whatever_the_import_of_another_does(
     }
 
 
+@pytest.mark.usefixtures("interruptible")  # and so is a child
 def test_whoever_interrupts_the_listing_waits_for_no_import(python: Callable[[str], str], tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = listing("a1", "b1") + f"echo $$ >> {pids}\nexec sleep 60"
