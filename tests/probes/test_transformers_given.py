@@ -61,6 +61,7 @@ def test_the_header_says_which_class_and_which_layers(config: Any, model: str, e
     assert switches["transformers.model"] == model
     assert switches["transformers.layers"].split("; ") == expected
     assert switches["transformers.config"].startswith("small ")
+    assert switches["transformers.not_run"] == ("linear_attention" if config is QWEN3_5 else "none")
 
 
 def test_two_layer_types_land_on_their_own_cells(told: Tell) -> None:

@@ -31,12 +31,15 @@ class Given:
     name: str
     digest: str
     layers: tuple[Layer, ...]
+    others: tuple[str, ...]
+    """Types of layers that no cell runs on: their attention, if it is one, is none of transformers' functions."""
 
     def switches(self) -> Mapping[str, str]:
         return {
             "transformers.config": f"{self.name} {self.digest}",
             "transformers.model": self.layers[0].model,
             "transformers.layers": "; ".join(map(str, self.layers)),
+            "transformers.not_run": "; ".join(self.others) or "none",
         }
 
     def layer_of(self, cell: Cell) -> Layer | None:
@@ -69,10 +72,10 @@ def _read(path: Path, device: str) -> Given:
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
     with _mendable(path):
         config = _text_config(said)
-        layers = attention_layers(config, device)
+        layers, others = attention_layers(config, device)
         if not layers:
             raise Unusable(f"no layer of {type(config).__name__} attends by one of transformers' attention functions")
-    return Given(shown(name_of(path)), digest, layers)
+    return Given(shown(name_of(path)), digest, layers, others)
 
 
 @contextmanager

@@ -96,27 +96,33 @@ class Layer:
         return its == (cell.heads, cell.mask, cell.rope, cell.features)
 
 
-def attention_layers(config: Any, device: str) -> tuple[Layer, ...]:
-    """One of each type that attends by transformers' attention functions, those that do not run last. Raises Unusable,
-    and what transformers raises of a config that it can build no model of."""
+def attention_layers(config: Any, device: str) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
+    """One of each type that attends by transformers' attention functions, those that do not run last; and the names of
+    the types that do not, but for mere MLPs. Raises Unusable, and what transformers raises of a config that it can
+    build no model of."""
     as_read, types = config.to_dict(), _types(config)
     if types is not None:
         as_read["layer_types"] = types  # of Jamba and its like the class knows them, and no key
     kinds: dict[tuple[str, int | None, int | None, Rope, str], Numbered] = {}
+    others: dict[str, None] = {}
     for layer in layers_of(as_read):
-        if layer.sight is not None:
+        # Sights are fewer than types: sparse layers of MiniMax M3 are full ones to from-config.
+        name = types[layer.number] if types else layer.name
+        if layer.sight is None and not layer.silent:
+            others[name] = None
+        elif layer.sight is not None:
             own = _own(as_read, layer.number)
             rope, _ = rope_of(as_read | own, layer, Heads(1, 1, 1, 1))
-            # Sights are fewer than types: sparse layers of MiniMax M3 are full ones to from-config.
-            name = types[layer.number] if types else layer.name
             spelled = json.dumps(own, sort_keys=True, default=str)
             kinds.setdefault((name, layer.kv_heads, layer.window, rope, spelled), layer)
     found: dict[str, Layer] = {}
-    for (_, _, _, rope, _), layer in kinds.items():
+    for (name, _, _, rope, _), layer in kinds.items():
         seen = _seen(config, layer, rope, device)
-        if seen is not None:
+        if seen is None:
+            others[name] = None
+        else:
             found.setdefault(str(seen), seen)
-    return tuple(sorted(found.values(), key=lambda layer: bool(layer.fault)))
+    return tuple(sorted(found.values(), key=lambda layer: bool(layer.fault))), tuple(others)
 
 
 def one_layer(config: Any, number: int, widths: Mapping[str, int] | None = None) -> Any:
